@@ -39,6 +39,7 @@ ADD_OPTIONS = (
     "fields",
     "image_root",
     "split",
+    "split_list",
     "separator",
     "box_format",
     "run_order",
@@ -86,6 +87,7 @@ def pack(
     fields: Mapping[str, str] | Sequence[str] | None = None,
     image_root: str | os.PathLike[str] | None = None,
     split: str | None = None,
+    split_list: str | os.PathLike[str] | None = None,
     coordinates: str | None = None,
     first_label: int | None = None,
     classes_from: ClassesFrom | None = None,
@@ -149,6 +151,9 @@ def pack(
             that has them.
         split: part of `src` to pack, such as "train", if it has several. A class has the same
             number in all of them.
+        split_list: file that says which images are of a split, for a source that does not say it
+            itself: the path or name of an image on each line; or a path and a split, of which
+            `split` picks one. The classes are those of all images of `src`.
         coordinates: boxes, points and masks are of the image as "shown", with its EXIF orientation
             applied, or as "stored"; None: as the width and height in the annotations say, else as
             the format's own tools do it: shown.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +26,12 @@ from fastpipe.sources.folders.split_classes import (
     classes_outside_training,
     join_classes,
 )
-from fastpipe.sources.folders.splits import FEW, split_of_name
+from fastpipe.sources.folders.splits import (
+    FEW,
+    meaning_of_split,
+    split_folders,
+    split_of_name,
+)
 from fastpipe.sources.folders.unread_names import describe_unread
 from fastpipe.sources.format_listing import list_recognised
 from fastpipe.sources.listing import (
@@ -38,6 +44,7 @@ from fastpipe.sources.listing import (
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise, recognise_folder
+from fastpipe.sources.split_lists import find_unused_lists, pick_listed
 from fastpipe.sources.tables.table_splits import (
     find_split_of_tables,
     list_classes_of_other_splits,
@@ -48,7 +55,8 @@ _COMMAND = re.compile(r"^(-$|pipe:)|[{|]")
 # A split of these formats has the numbers of all splits already: the listing of class folders and
 # of VOC joins the classes, and the files of COCO and YOLO, and masks themselves, say the numbers.
 _WITH_FINAL_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
-
+# Beside sources of these formats, lists of splits are looked for. Others name their own lists.
+_WITH_LISTS_BESIDE = ("imagefolder", "metadata", "csv", "jsonl")
 
 # Assumptions that name annotations of unlabelled images begin so.
 _NO_LABELS_THOUGH = "labels: none, though"
@@ -98,6 +106,8 @@ def list_sources(
     taken_ns = time.time_ns()
     if not root.exists():
         raise PackError(_describe_missing(root))
+    given_options = options
+    options = options.without_listed_split()
     source = recognise(root, options)
     if source.split:
         # A split is listed as a source of its own, which has no splits.
@@ -129,6 +139,10 @@ def list_sources(
         listing = add_assumptions(
             listing, _other_numbers_in_training(root, listing.classes)
         )
+    elif source.format == "annotations" and not source.is_file and not is_pattern:
+        listing = add_assumptions(
+            listing, _other_numbers_beside(source, listing, options)
+        )
     listing = add_assumptions(listing, similar_classes(listing.classes))
     for field in listing.fields:
         place = f"classes of {field.name}"
@@ -154,6 +168,13 @@ def list_sources(
             listing = add_assumptions(
                 listing, describe_classes_in_names(listing.sources)
             )
+
+    if given_options.split_list is not None:
+        listing = pick_listed(listing, given_options)
+    elif source.format in _WITH_LISTS_BESIDE and given_options.split is None:
+        folder = root.parent if source.is_file else root
+        if not is_pattern:
+            listing = add_assumptions(listing, find_unused_lists(folder, listing))
 
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
@@ -275,6 +296,45 @@ def _other_numbers_in_training(
                 f"{readable(name)} beside it",
                 f"--classes-from {readable(parent / name)}",
             )
+
+
+def _other_numbers_beside(
+    source: Recognised, listing: Listing, options: SourceOptions
+) -> Iterator[Assumption]:
+    """Warns if the user passed the folder of one split, and annotations beside it have other classes.
+
+    The names of the classes are those in the files, so another split has other numbers.
+    """
+    root = source.root
+    if source.split or not isinstance(root, Path):
+        return
+    folder = root.absolute()
+    split = meaning_of_split(folder.name)
+    if not split:
+        return
+    names = names_in(folder.parent, FEW)
+    splits = split_folders(folder.parent, names, split)
+    if folder not in splits.values():
+        return
+    for other_folder in splits.values():
+        if other_folder == folder:
+            continue
+        try:
+            other = list_recognised(recognise_folder(other_folder, options), options)
+        except PackError:
+            continue  # nothing is annotated in it
+        if _class_names(with_names_of_all(listing, [other])) != _class_names(listing):
+            command = f"fastpipe pack {shlex.quote(str(folder.parent))} DST"
+            yield Assumption(
+                f"classes: those of {readable(folder.name)} alone, with other numbers than those of "
+                f"{readable(other_folder.name)} beside it. To number the classes of both together: "
+                f"{command} --split {split}"
+            )
+            return
+
+
+def _class_names(listing: Listing) -> list[tuple[str, ...]]:
+    return [tuple(listing.classes), *(field.names for field in listing.fields)]
 
 
 def _splits_of_other_formats(

@@ -6,10 +6,11 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.errors import ConfigError, PackError, choice, readable, whole
 from fastpipe.sources.annotations.run_lengths import RUN_ORDERS
 from fastpipe.sources.class_names import ClassNames
@@ -39,6 +40,7 @@ _RECORDED = (
     "label_column",
     "label_pattern",
     "split",
+    "split_list",
     "coordinates",
     "first_label",
     "separator",
@@ -52,6 +54,7 @@ _TEXTS = (
     "label_column",
     "label_pattern",
     "split",
+    "split_list",
     "image_root",
     "separator",
     "encoding",
@@ -71,6 +74,8 @@ class SourceOptions:
         fields: of the samples; None: all that the source has.
         image_root: the folder that paths of images are relative to; None: that of their file.
         split: the part of the source that is packed, such as "train"; None: there is only one.
+        split_list: the file that says the images of a split; None: the source itself says them.
+            Note [lists of splits]
         coordinates: SHOWN or STORED; None: as the sizes in the annotations say, else by the rule of
             the format.
         first_label: the number of the first class in label files of YOLO and in tables; None: 0.
@@ -91,6 +96,7 @@ class SourceOptions:
     fields: tuple[FieldColumn, ...] | None = None
     image_root: str | None = None
     split: str | None = None
+    split_list: str | None = None
     coordinates: str | None = None
     first_label: int | None = None
     classes: ClassNames | None = None
@@ -124,6 +130,8 @@ class SourceOptions:
             expected = "a text"
             if name == "image_root":
                 expected = "the path of a folder"
+            elif name == "split_list":
+                expected = "the path of a file"
             raise ConfigError(f"expected {expected}, got {value!r}", option=name)
         if self.label_pattern is not None:
             compile_label_pattern(self.label_pattern)
@@ -156,6 +164,18 @@ class SourceOptions:
         if self.image_root is None:
             return None
         return source_path(self.image_root, self.remote)
+
+    def path_of_split_list(self) -> SourcePath | None:
+        """The path of `split_list`; None if the user does not name one."""
+        if self.split_list is None:
+            return None
+        return source_path(self.split_list, self.remote)
+
+    def without_listed_split(self) -> SourceOptions:
+        """The options for the source itself: with a list of splits, `split` is one of the list."""
+        if self.split_list is None:
+            return self
+        return replace(self, split=None)
 
     def recorded(self) -> dict[str, Any]:
         """The options for dataset.json that differ from the defaults.
@@ -203,22 +223,30 @@ def parse_source_options(
     *,
     fields: Mapping[str, str] | Sequence[str] | None = None,
     image_root: str | os.PathLike[str] | None = None,
+    split_list: str | os.PathLike[str] | None = None,
     **others: Any,
 ) -> SourceOptions:
     """The options as users give them, checked. ConfigError: a value is wrong.
 
     Args:
         fields: name -> COLUMN or COLUMN:KIND; or texts NAME=COLUMN, NAME=COLUMN:KIND or NAME.
-        image_root: see `SourceOptions`; also a path.
+        image_root, split_list: see `SourceOptions`; also paths.
         **others: see `SourceOptions`.
     """
     # SourceOptions takes a text, and refuses all else.
     if isinstance(image_root, os.PathLike):
         image_root = os.fspath(image_root)
+    if isinstance(split_list, os.PathLike):
+        split_list = os.fspath(split_list)
+    # It is recorded, and `fastpipe add` may run in another folder.
+    if isinstance(split_list, str) and not scheme_of(split_list):
+        split_list = os.path.abspath(split_list)
     parsed_fields = None
     if fields is not None:
         parsed_fields = parse_fields(fields)
-    return SourceOptions(fields=parsed_fields, image_root=image_root, **others)
+    return SourceOptions(
+        fields=parsed_fields, image_root=image_root, split_list=split_list, **others
+    )
 
 
 def pick_split(split: str | None, splits: Collection[str], root: SourcePath) -> str:

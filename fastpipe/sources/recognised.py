@@ -17,6 +17,7 @@ _TABLE_OPTIONS = (
     "fields",
     "image_root",
     "split",
+    "split_list",
     "coordinates",
     "separator",
     "unlisted",
@@ -33,18 +34,25 @@ _ALL_OPTIONS = _MANIFEST_OPTIONS
 # Format -> the options of `SourceOptions` that mean something for it.
 OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
     "dataset": (),
-    "imagefolder": ("label_pattern",),
-    "webdataset": ("image_column", "label_column", "fields", "split", "coordinates"),
+    "imagefolder": ("label_pattern", "split_list"),
+    "webdataset": (
+        "image_column",
+        "label_column",
+        "fields",
+        "split",
+        "split_list",
+        "coordinates",
+    ),
     "metadata": _MANIFEST_OPTIONS,
     "csv": _MANIFEST_OPTIONS,
     "jsonl": _MANIFEST_OPTIONS,
     "parquet": _TABLE_OPTIONS,
     "arrow": _TABLE_OPTIONS,
-    "coco": ("fields", "image_root", "split", "coordinates"),
-    "voc": ("split", "coordinates"),
-    "yolo": ("fields", "split", "coordinates", "first_label"),
-    "masks": ("fields", "split", "coordinates"),
-    "annotations": ("image_root", "split", "coordinates", "unlisted"),
+    "coco": ("fields", "image_root", "split", "split_list", "coordinates"),
+    "voc": ("split", "split_list", "coordinates"),
+    "yolo": ("fields", "split", "split_list", "coordinates", "first_label"),
+    "masks": ("fields", "split", "split_list", "coordinates"),
+    "annotations": ("image_root", "split", "split_list", "coordinates", "unlisted"),
 }
 # Formats of which one file may have several splits.
 _SPLITS_IN_FILE = (

@@ -30,11 +30,14 @@ from fastpipe.sources.folders.folder_formats import (
     possible_formats,
     tar_names,
 )
+from fastpipe.sources.folders.folder_roles import find_class_root
 from fastpipe.sources.folders.inner_sources import refuse_inner_sources
 from fastpipe.sources.folders.labelled import LABELLED_FORMATS, choose_pair
 from fastpipe.sources.folders.splits import (
+    FEW,
     choose_split,
     find_split,
+    first_paths,
     split_folders,
     split_in_path,
     split_tars,
@@ -56,6 +59,7 @@ def recognise(root: SourcePath, options: SourceOptions) -> Recognised:
     Raises:
         PackError: it may be several things, or an option has no meaning for it.
     """
+    options = options.without_listed_split()
     if root.is_dir():
         recognised = recognise_folder(root, options)
     else:
@@ -234,9 +238,20 @@ def _ambiguous_error(
         remedy += f", such as {some_tables(listing_tables)}"
     elif manifests:
         remedy += f", such as {readable(root / manifests[0])}"
+    class_root = _inner_class_root(root, names) if "imagefolder" in formats else None
+    if class_root is not None:
+        folders = first_paths(names_in(class_root, FEW).folders)
+        remedy += f"; or, if the folders {folders} are the classes or splits, {readable(class_root)}"
     return PackError(
         f"{readable(root)} may be several kinds of source: {', '.join(formats)}. {remedy}"
     )
+
+
+def _inner_class_root(root: SourcePath, names: Names) -> SourcePath | None:
+    """The folder below the only folder of a source that has class folders or splits; or None."""
+    if len(names.folders) != 1:
+        return None
+    return find_class_root(root / names.folders[0])
 
 
 def _recognise_split(

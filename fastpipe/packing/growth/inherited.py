@@ -38,6 +38,9 @@ def with_inherited(
     first_pack = index.info["packs"][0]
     recorded: Mapping[str, Any] = first_pack["options"]["source"]
     inherited = {name: recorded[name] for name in _INHERITED if name in recorded}
+    # Without the list of splits, a source would be added with the images of all splits.
+    if "split_list" in recorded and given.split is None and given.split_list is None:
+        inherited |= _list_of_splits(recorded)
     # `getattr` gives None for an option that the user leaves out.
     is_any_missing = any(getattr(given, name) is None for name in inherited)
     # To recognise the source takes time, so it is done only if there is something to inherit.
@@ -48,7 +51,9 @@ def with_inherited(
     for name, value in inherited.items():
         option = option_name(name)
         given_value = getattr(given, name)
-        if given_value is None and name in allowed:
+        # --split is that of the list, which any source may have.
+        is_allowed = name in allowed or (name == "split" and "split_list" in allowed)
+        if given_value is None and is_allowed:
             options[name] = value
             text = f"{option} {value}: as the dataset was packed"
             assumed.append(Assumption(text, f"{option} VALUE"))
@@ -58,6 +63,11 @@ def with_inherited(
             )
             assumed.append(Assumption(text))
     return replace(given, **options), assumed
+
+
+def _list_of_splits(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("split_list", "split")
+    return {name: recorded[name] for name in names if name in recorded}
 
 
 def _boxes_as_stored(index: PackedIndex) -> list[Assumption]:

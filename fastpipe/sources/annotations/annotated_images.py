@@ -93,7 +93,9 @@ def list_annotated_images(
     else:
         pictures = Pictures(image_root or root)
         paths = _paths_of(annotated, pictures, reader)
-    listing = _list(annotated, paths, pictures.root, options, all_images)
+    listing = _list(
+        annotated, paths, pictures.root, options, all_images, reader.classes
+    )
     unannotated_count = len(entries) - len(annotated)
     if unannotated_count:
         text = (
@@ -291,13 +293,20 @@ def _list(
     image_root: Path,
     options: SourceOptions,
     all_images: Sequence[AnnotatedImage],
+    classes: Sequence[str],
 ) -> Listing:
-    """`all_images`: also those of other splits, which have the same classes."""
+    """Lists the images of a split, or all.
+
+    Args:
+        all_images: also those of other splits, which have the same classes.
+        classes: their names, if the format says them.
+    """
     valid = [entry.image for entry in entries if entry.image.problem is None]
     known = [
         image for image in all_images if image.problem is None and image.is_annotated
     ]
-    classes = sorted({name for image in known for name in image.names})
+    if not classes:
+        classes = sorted({name for image in known for name in image.names})
     tags = sorted({tag for image in known for tag in image.tags})
     has_boxes = bool(classes) or not tags
     are_labels = bool(tags) and all(len(image.tags) == 1 for image in known)

@@ -32,6 +32,11 @@ _MAX_LINE_BYTES = 1 << 16
 _MAX_LEVELS = 3
 # Ending of a label file -> the kind of its folder.
 _KIND_OF_ENDING = {"txt": "yolo", "xml": "voc", **dict.fromkeys(PICTURES, "masks")}
+_MASK_FOLDER = re.compile(
+    r"(?:.*[-_ ])?(?:masks|trimaps?|ground[-_ ]?truths?|segmentation(?:class|object|s)?|"
+    r"seg(?:mentation)?[-_ ]masks?)",
+    re.IGNORECASE,
+)
 
 
 class FolderPair(NamedTuple):
@@ -118,6 +123,14 @@ def _match_rest(pattern: re.Pattern[str], name: str) -> str | None:
 def is_called_images(name: str) -> bool:
     """Whether a folder is called images or the like, which is no name of a class."""
     return _match_rest(_IMAGE_FOLDER, name) == ""
+
+
+def is_called_masks(name: str) -> bool:
+    """Whether a folder is called like one of masks alone: trimaps, train_masks, SegmentationClass.
+
+    Classes may be called mask, with_mask and no_mask.
+    """
+    return _MASK_FOLDER.fullmatch(name) is not None
 
 
 def is_usual_folder(name: str) -> bool:

@@ -295,6 +295,9 @@ def _annotation_files(
             or is_called_target(name)
             or is_annotation_folder(name)
             or _LIST_FOLDER.fullmatch(name) is not None
+            or name.lower().endswith(
+                _LIST_ENDINGS
+            )  # unpacked by Kaggle: train.csv/train.csv
         )
         has_images = image_folder.is_relative_to(inner)
         if is_candidate and not has_images and not is_dataset(inner):
@@ -391,7 +394,9 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
         if tool.reader:
             remedy = f"To pack both: {_pack_command(path, images)}"
         return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
-    is_table = _has_columns(path) and lists_images(path, listed)
+    # ImageNet's val.txt numbers the images, so a table with labels is shown in place of it.
+    has_labels = _has_columns(path) and not has_only_ids(path)
+    is_table = has_labels and lists_images(path, listed)
     is_mapping = path.suffix.lower() == ".json" and find_json_mapping(path) is not None
     if _is_coco(path) or is_table or is_mapping:
         command = _pack_command(path, images)

@@ -5,18 +5,21 @@ A table keeps the paths of the machine that it was written on, or only the names
 in several folders. Other places are tried only where not one row has its file. First all paths lose
 the same folders at their start: as few as possible, until files exist. Else files are looked for by
 the ends of their paths in all folders below; two that fit are refused. The place is an assumption,
-which the summary shows.
+which the summary shows. Pictures in a folder that is called like masks are not the images, unless
+the table writes this folder: Oxford's pets have trimaps/a.png for images/a.jpg.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.annotation_folders import is_called_masks
 from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import files_below
 from fastpipe.sources.folders.splits import (
@@ -29,6 +32,8 @@ from fastpipe.sources.listing import Assumption
 from fastpipe.sources.tables.written_names import WrittenNames
 
 _MAX_TRIED_PATHS = 100
+# A share of fewer paths may be another class, and not some odd rows.
+_MIN_COMMON_SHARE = 0.9
 
 
 class FilePlaces(NamedTuple):
@@ -64,11 +69,26 @@ def find_places(root: Path, paths: Iterable[str], table: str) -> FilePlaces | No
             names_of[path] = names
     if not names_of:
         return None
-    shared_count = count_shared(names[:-1] for names in names_of.values())
-    place = _find_prefix(root, names_of, shared_count)
+    # A row of another machine must not change where the images of all others are.
+    common = _without_odd_paths(names_of)
+    shared_count = count_shared(names[:-1] for names in common.values())
+    place = _find_prefix(root, common, shared_count)
     if place is None:
         place = _find_below(root, names_of, shared_count, table)
     return place
+
+
+def _without_odd_paths(
+    names_of: Mapping[str, Sequence[str]],
+) -> Mapping[str, Sequence[str]]:
+    """The paths that begin with the same folder, if these are nearly all; else all paths."""
+    counts = Counter(names[0] for names in names_of.values() if len(names) > 1)
+    if not counts:
+        return names_of
+    folder, count = counts.most_common(1)[0]
+    if count < _MIN_COMMON_SHARE * len(names_of):
+        return names_of
+    return {path: names for path, names in names_of.items() if names[0] == folder}
 
 
 def _with_slashes(path: str) -> str:
@@ -135,7 +155,13 @@ def _files_with_end(
         stem, _ = os.path.splitext(file)
         if f"/{file}".endswith(end) or f"/{stem}".endswith(end):
             files.append(file)
-    return files
+    return [file for file in files if _are_masks_written(file, names)]
+
+
+def _are_masks_written(file: str, names: Sequence[str]) -> bool:
+    """Whether all folders of a file that are called like masks are among these names."""
+    folders = file.split("/")[:-1]
+    return all(folder in names for folder in folders if is_called_masks(folder))
 
 
 def _choose_files(

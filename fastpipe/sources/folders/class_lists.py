@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
-from fastpipe.sources.files import SourcePath, open_unchanged
+from fastpipe.sources.files import SourcePath, names_in, open_unchanged
+from fastpipe.sources.folders.folder_lists import clean_class_names
 
 CLASS_LIST = "classes.csv"
 _DESCRIPTIONS = (
@@ -26,6 +28,7 @@ _DESCRIPTIONS = (
 _CODE = re.compile(r"/[mgt]/\w+")
 # A list of classes is small. A file of this name that is larger may be anything.
 _MAX_BYTES = 4 << 20
+_MAX_NAMES = 1000
 _NUMBER = re.compile(r"\s*[0-9]{1,4}\s*")
 
 
@@ -62,6 +65,25 @@ def _read_rows(path: SourcePath) -> list[list[str]] | None:
         return [cells for cells in csv.reader(lines, strict=True) if cells]
     except (UnicodeDecodeError, csv.Error):
         return None
+
+
+def find_class_list(folder: SourcePath, classes: Collection[str]) -> SourcePath | None:
+    """The text file in a folder that has a class on each line, and these among them; or None."""
+    if not isinstance(folder, Path):
+        return None
+    for name in names_in(folder, _MAX_NAMES).files:
+        file = folder / name
+        if file.suffix.lower() != ".txt" or file.stat().st_size > _MAX_BYTES:
+            continue
+        try:
+            text = file.read_text("utf-8-sig")
+        except (OSError, UnicodeDecodeError):
+            continue
+        lines = [line.strip() for line in text.strip().split("\n")]
+        names = clean_class_names(lines) if all(lines) else []
+        if len(set(names)) == len(names) and set(names).issuperset(classes):
+            return file
+    return None
 
 
 def read_class_list(folder: SourcePath) -> dict[str, int] | None:

@@ -244,7 +244,8 @@ def _refuse_inner_lists(folder: SourcePath) -> None:
     """As `_refuse_lists`, of a folder that is the only one: archives have a folder around all."""
     names = names_in(folder, FEW)
     if len(names.folders) == 1 and not has_pictures(names):
-        lists = lists_among(names.files, (*_LISTS, *_DOCUMENTS))
+        # No picture lies beside them, so however many they are, they belong to none.
+        lists = lists_among(names.files, (*_LISTS, *_DOCUMENTS), FEW)
         _refuse_lists(folder, names.folders[0], lists)
 
 

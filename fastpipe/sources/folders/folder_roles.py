@@ -24,13 +24,12 @@ from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.splits import (
     FEW,
+    find_split_parts,
     first_paths,
     split_folders,
-    split_of_name,
+    words_in,
 )
 
-# A capital letter begins a word: "trainA" is two words, and "GroundTruth" as well.
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _IMAGE_WORDS = re.compile(r"images?|imgs?|inputs?|hr|photos?|pictures?|rgb")
 _TARGET_WORDS = re.compile(
     r"masks?|labels?|gts?|truths?|groundtruths?|annotations?|annots?|anns?|segs?|segmentations?|"
@@ -47,18 +46,14 @@ PathType = TypeVar("PathType", Path, SourcePath)
 
 def is_called_target(name: str) -> bool:
     """Whether a folder is called like one of masks, labels or other targets of images."""
-    return any(_TARGET_WORDS.fullmatch(word) for word in _words(name))
+    return any(_TARGET_WORDS.fullmatch(word) for word in words_in(name))
 
 
 def is_called_image(name: str) -> bool:
     """Whether a folder is called like one of images, as image_2 of KITTI."""
     if is_called_target(name):
         return False
-    return any(_IMAGE_WORDS.fullmatch(word) for word in _words(name))
-
-
-def _words(name: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(name)]
+    return any(_IMAGE_WORDS.fullmatch(word) for word in words_in(name))
 
 
 def refuse_roles(root: SourcePath, folders: Sequence[str]) -> None:
@@ -103,23 +98,14 @@ def refuse_split_parts(root: SourcePath, folders: Sequence[str]) -> None:
 
     See Note [roles of folders].
     """
-    # Rest of the name -> split -> folder.
-    by_rest: dict[tuple[str, ...], dict[str, str]] = {}
-    for folder in folders:
-        words = _words(folder)
-        for index, word in enumerate(words):
-            split = split_of_name(word)
-            if split is not None and len(words) > 1:
-                rest = (*words[:index], *words[index + 1 :])
-                by_rest.setdefault(rest, {})[split] = folder
-    for by_split in by_rest.values():
-        if len(by_split) > 1:
-            first = by_split.get("train") or next(iter(by_split.values()))
-            raise PackError(
-                f"{readable(str(root))} has the folders {first_paths(by_split.values())}, "
-                f"which are called like splits, so they are no classes. Pass one of them: "
-                f"{readable(str(root / first))}. {AS_CLASSES} takes the folders as classes"
-            )
+    for by_split in find_split_parts(folders):
+        first = by_split.get("train") or next(iter(by_split.values()))
+        raise PackError(
+            f"{readable(str(root))} has the folders {first_paths(by_split.values())}, "
+            f"which are called like splits, so they are no classes. Pass one of them: "
+            f"{readable(str(root / first))}; or, if a class is to have the same number in all of "
+            f"them, --split {next(iter(by_split))}. {AS_CLASSES} takes the folders as classes"
+        )
 
 
 def find_class_root(

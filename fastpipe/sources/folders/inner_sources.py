@@ -10,7 +10,12 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.folder_formats import manifest_names, possible_formats
 from fastpipe.sources.folders.folder_roles import has_pictures
-from fastpipe.sources.folders.splits import FEW, first_paths, split_folders
+from fastpipe.sources.folders.splits import (
+    FEW,
+    find_split_parts,
+    first_paths,
+    split_folders,
+)
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.table_files import sort_labelled_first
 
@@ -54,6 +59,13 @@ def refuse_inner_sources(
             contents = f"folders, and in {readable(name)}"
             classes = "the folders as classes"
         remedy = f"Pass {readable(str(inner.folder))}"
+        parts = find_split_parts(names.folders)
+        if parts:
+            first_split = next(iter(parts[0]))
+            remedy = (
+                f"--split {first_split} packs one of the splits {first_paths(parts[0])}, in which a "
+                f"class has the same number; or pass {readable(str(inner.folder))} alone"
+            )
         siblings = names_in(inner.folder.parent, FEW).folders
         if inner.description.endswith(_OF_MASKS) and len(siblings) > 1:
             # DSB 2018 has a folder for each sample, with its image and a mask for each nucleus.

@@ -3,7 +3,8 @@
 Note [splits of a root]
 Folders are splits where all of them are called like splits, or where two of them are called like
 two different splits: no list of classes has both "train" and "test". One such folder beside others
-is a class, as "train" is in COCO, and the user gets an assumption that says so. A split is a source
+is a class, as "train" is in COCO, and the user gets an assumption that says so. Folders that differ in
+the word of a split alone, as cars_train and cars_test, are splits if the user asks for one of them. A split is a source
 of its own, but a class has the same number in all splits. Folders that are called like parts, as
 fold_0 and fold_1, are splits only if the user asks for one of them.
 """
@@ -49,6 +50,8 @@ _PART_FOLDER = re.compile(
     rf"((?:.*[-_ ])?(?:{_PART_WORD}))(?:[-_ .]?\d+(?:[-_]?of[-_]?\d+)?|[-_ ][a-z])",
     re.IGNORECASE,
 )
+# A capital letter begins a word.
+_NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _MAX_SHOWN = 5
 # A folder may have millions of names. This many are enough to see what it holds.
 FEW = 1000
@@ -134,7 +137,33 @@ def find_split_names(
     )
     if are_all_splits or are_different or is_one_requested:
         return split_of_folder
+    if requested is not None and not split_of_folder:
+        for parts in find_split_parts(folders):
+            if find_split(requested, parts.values()) is not None:
+                return {folder: split for split, folder in parts.items()}
     return {}
+
+
+def find_split_parts(folders: Iterable[str]) -> list[dict[str, str]]:
+    """Split -> folder, of folders that differ in the word of a split alone.
+
+    cars_train and cars_test are such folders, and VisDrone2019-DET-train and VisDrone2019-DET-val.
+    """
+    # Rest of the name -> split -> folder.
+    by_rest: dict[tuple[str, ...], dict[str, str]] = {}
+    for folder in folders:
+        words = words_in(folder)
+        for index, word in enumerate(words):
+            split = split_of_name(word)
+            if split is not None and len(words) > 1:
+                rest = (*words[:index], *words[index + 1 :])
+                by_rest.setdefault(rest, {})[split] = folder
+    return [parts for parts in by_rest.values() if len(parts) > 1]
+
+
+def words_in(name: str) -> list[str]:
+    """The words in the name of a folder, in small letters: "trainA" is two, and "GroundTruth"."""
+    return [word.lower() for word in _NAME_WORD.findall(name)]
 
 
 def count_shared(paths: Iterable[Sequence[str]]) -> int:
@@ -203,7 +232,7 @@ def split_tars(tars: Iterable[str]) -> dict[str, list[str]]:
 def find_split(requested: str, splits: Iterable[str]) -> str | None:
     """The split that the user asks for: the one of this name, or the only one that means the same.
 
-    "val" fits "Valid". None if no split fits, or several.
+    "val" fits "Valid" and "birds_val". None if no split fits, or several.
     """
     names = list(splits)
     if requested in names:
@@ -213,6 +242,8 @@ def find_split(requested: str, splits: Iterable[str]) -> str | None:
     meaning = split_of_name(requested)
     if not candidates and meaning is not None:
         candidates = [name for name in names if split_of_name(name) == meaning]
+    if not candidates and meaning is not None:
+        candidates = [name for name in names if meaning_of_split(name) == meaning]
     # Of several that mean the same, only the user can choose.
     if len(candidates) != 1:
         return None

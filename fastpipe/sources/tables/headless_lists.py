@@ -4,9 +4,9 @@ Note [lists of ids]
 FGVC-Aircraft, Oxford's pets and Food-101 list images by the names of their files without endings
 (1025794 707-320; Abyssinian_100 1 1 1; apple_pie/1005649). Such a row looks like a header. It is
 none if the first rows name images that lie below the image root. Behind the id stands a label,
-which may have spaces in it, or some numbers. Where one of these numbers says the same as the name
-of the file without its own number, it is the class, and the start of the name is the name of the
-class.
+which may have spaces in it, or some numbers. The numbers 1, 2, 3 and so on are those of the images.
+Where one of several numbers says the same as the name of the file without its own number, it is the
+class, and the start of the name is the name of the class.
 
 Note [labels by line]
 Other files have a label on each line and no names: line 1 is the label of the first image. They
@@ -37,6 +37,8 @@ from fastpipe.sources.tables.text_rows import csv_rows
 _MAX_BYTES = 16 << 20
 _HEAD_BYTES = 1 << 16
 _NUM_CHECKED = 20
+# In a shorter list, each image may have a class of its own.
+_MIN_RUNNING = 3
 _WHOLE_NUMBER = re.compile(r"\d{1,9}")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")
 # The number at the end of a file's name: Abyssinian_100.
@@ -150,7 +152,10 @@ def _list_of_ids(
     )
     is_split_at_spaces = form.separator == SPACES
     columns: tuple[str, ...] = ("path",)
-    if num_cells == 2 or (is_split_at_spaces and not has_numbers):
+    is_numbered = num_cells == 2 and _are_running_numbers([row[-1] for row in rows])
+    if is_numbered and options.label_column is None:
+        columns = ("path", "column_2")
+    elif num_cells == 2 or (is_split_at_spaces and not has_numbers):
         # The label is the rest of the line.
         columns = ("path", options.label_column or "label")
     elif num_cells > 2:
@@ -173,6 +178,9 @@ def _list_of_ids(
         f"{', '.join(columns)}"
     )
     assumed = [Assumption(text)]
+    if columns[-1] == "column_2" and not class_index:
+        text = "labels: none, for the number behind each name is that of the image"
+        assumed.append(Assumption(text, "--label-column column_2"))
     read_rows = partial(csv_rows, path, form, options.encoding)
     if classes is None:
         return HeadlessList(read_rows, tuple(assumed))
@@ -183,6 +191,13 @@ def _list_of_ids(
     number_column = f"column_{class_index + 1}"
     assumed.append(Assumption(text, f"--label-column {number_column}"))
     return HeadlessList(partial(_named_rows, read_rows), tuple(assumed), tuple(classes))
+
+
+def _are_running_numbers(texts: Sequence[str]) -> bool:
+    """Whether texts are 1, 2, 3 and so on, as in ImageNet's val.txt: they number the images."""
+    if len(texts) < _MIN_RUNNING:
+        return False
+    return list(texts) == [str(number) for number in range(1, len(texts) + 1)]
 
 
 def _start_of_name(path: str) -> str:

@@ -49,6 +49,7 @@ _MIN_CAPTION_WORDS = 2  # in a column that is called like captions
 _MIN_SENTENCE_CHARACTERS = 40
 # In fewer rows it says little that each one has a label of its own.
 _MIN_ROWS = 10
+_MIN_NUMBERED_ROWS = 6  # the same, of numbers
 _MIN_FLAG_COLUMNS = 2  # fewer columns of 0 and 1 do not look like classes
 # Words in the name of a column with paths of masks. A list without a header has column_2.
 _MASKS = frozenset(
@@ -146,6 +147,13 @@ def _has_class_a_row(column: str, values: ColumnSummary | Known) -> bool:
     if not isinstance(values, ColumnSummary) or values.count < _MIN_ROWS:
         return False
     return values.kind == "text" and values.are_all_different
+
+
+def _has_number_a_row(values: ColumnSummary | Known) -> bool:
+    """Whether a column has another whole number in each row, as the ids of images are."""
+    if not isinstance(values, ColumnSummary) or values.count < _MIN_NUMBERED_ROWS:
+        return False
+    return values.kind == "int" and values.are_all_different
 
 
 def _has_few_names(column: str, values: ColumnSummary | Known) -> bool:
@@ -361,6 +369,12 @@ def _assumed_of_label(
             "text"
         )
         return (Assumption(text, f"--field {quote_for_shell(f'text={label}')}"),)
+    if _has_number_a_row(values):
+        text = (
+            f"labels: each row has another number in column {label!r}; if it numbers the images, it is "
+            "no class"
+        )
+        return (Assumption(text, "--label-column COLUMN"),)
     joined = _find_joined(label, values)
     if joined is None:
         return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.annotation_folders import is_called_masks
 from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, names_in, open_binary
 from fastpipe.sources.folders.splits import FEW, are_called_like_parts
@@ -28,6 +30,7 @@ _TABLES_SHOWN = 5
 # request.
 _MAX_FOLDERS = 16
 _MAX_REMOTE_FOLDERS = 2
+_CAPTION_NUMBER = re.compile(r"(?<=\.jpg)#\d$")
 _JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 _TABLE_ENDINGS = (".csv", ".tsv", ".tab", *LISTS, *_JSON_ENDINGS)
 _ENDINGS = ("", ".jpg", ".png", ".jpeg", ".JPG", ".JPEG", ".tif", ".webp")
@@ -177,7 +180,9 @@ def _folders_with_pictures(root: SourcePath) -> dict[SourcePath, _Pictures]:
             is_cut = len(names.files) + len(names.folders) >= FEW
             in_folder = _with_stems(filter(is_picture, names.files))
             pictures[folder] = _Pictures(in_folder, is_cut)
-            below += [folder / name for name in names.folders[:most_folders]]
+            # Masks are called like their images, which count first.
+            folders = sorted(names.folders[:most_folders], key=is_called_masks)
+            below += [folder / name for name in folders]
         level = below
     return pictures
 
@@ -186,9 +191,11 @@ def _find_picture(
     row: Sequence[str], folders: Mapping[SourcePath, _Pictures]
 ) -> _Place | None:
     """The folder of the picture that a value of the row names; None if none does."""
-    for folder, pictures in folders.items():
-        for value in row:
-            name = _last_part(value)
+    # The number of a class may be the name of a picture, so values with its ending come first.
+    values = sorted(row, key=is_picture, reverse=True)
+    for value in values:
+        name = _last_part(value)
+        for folder, pictures in folders.items():
             if name in pictures.names:
                 return _Place(folder, value)
             # Only some names of a large folder were read, so the file itself is looked for.
@@ -210,11 +217,23 @@ def _is_picture_in(folder: SourcePath, name: str) -> bool:
     return False
 
 
+def _is_file_below(root: SourcePath, written: str) -> bool:
+    """Whether a path of a row, as it is written, leads to a file."""
+    if not isinstance(root, Path):
+        return False
+    try:
+        return (root / written.replace("\\", "/").lstrip("/")).is_file()
+    except (OSError, ValueError):
+        return False  # no file can have such a name
+
+
 def _image_root(root: SourcePath, places: Sequence[_Place]) -> SourcePath | None:
     """The folder that the paths in rows are relative to.
 
     None if it need not be named, or if there are several: then the listing finds the pictures.
     """
+    if any(_is_file_below(root, place.written) for place in places):
+        return None
     roots = set()
     for place in places:
         written_folders = place.written.replace("\\", "/").split("/")[:-1]
@@ -279,4 +298,6 @@ def _with_stems(pictures: Iterable[str]) -> set[str]:
 
 def _last_part(path: str) -> str:
     """The name at the end of a path, as a table writes it."""
-    return path.replace("\\", "/").rpartition("/")[2].strip()
+    name = path.replace("\\", "/").rpartition("/")[2].strip()
+    # Flickr8k numbers the captions of an image: 1000.jpg#0.
+    return _CAPTION_NUMBER.sub("", name)

@@ -5,6 +5,7 @@ images.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.dataset.format.folder import scheme_of
@@ -12,7 +13,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import is_called_images
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath, files_below
-from fastpipe.sources.folders.class_lists import read_descriptions
+from fastpipe.sources.folders.class_lists import find_class_list, read_descriptions
 from fastpipe.sources.folders.split_classes import are_own_numbers
 from fastpipe.sources.folders.splits import are_called_like_parts, first_paths
 from fastpipe.sources.listing import Assumption, Listing, add_assumptions
@@ -46,6 +47,7 @@ from fastpipe.sources.tables.split_column import (
 from fastpipe.sources.tables.table_boxes import BOXES, find_box_columns
 from fastpipe.sources.tables.table_files import training_tables
 from fastpipe.sources.tables.table_masks import find_run_field
+from fastpipe.sources.tables.table_text import LISTS
 from fastpipe.sources.tables.unlisted import Unlisted
 
 
@@ -125,6 +127,8 @@ def list_manifest(
         table=path.name,
         options=options,
     )
+    if boxes is not None:
+        listing = _without_first_label(listing)
     if run_field is not None:
         listing = settle_run_order(listing, run_field, options.run_order)
     elif options.run_order is not None:
@@ -147,6 +151,16 @@ def list_manifest(
         more = _compare_with_training(path, kind, class_columns, listing, options)
         listing = add_assumptions(listing, more)
     return listing
+
+
+def _without_first_label(listing: Listing) -> Listing:
+    """The listing without --first-label in its assumptions, which a table of boxes cannot have."""
+    assumed = []
+    for assumption in listing.assumed:
+        if assumption.option.startswith("--first-label"):
+            assumption = assumption._replace(option="")
+        assumed.append(assumption)
+    return replace(listing, assumed=tuple(assumed))
 
 
 def _check_first_label(
@@ -284,7 +298,15 @@ def _compare_with_training(
             f"classes: those of {readable(path.name)} alone, with other numbers than those of "
             f"{readable(table.name)} beside it"
         )
-        return [Assumption(text, f"--classes-from {readable(str(table))}")]
+        names_file = table
+        # The lines of a list have images and classes, so --classes-from cannot read it.
+        if table.suffix.lower() in LISTS:
+            class_list = find_class_list(path.parent, labels.union(classes))
+            if class_list is None:
+                remedy = "write the names of all classes into a file, one on each line"
+                return [Assumption(f"{text}; {remedy}", "--classes-from FILE")]
+            names_file = class_list
+        return [Assumption(text, f"--classes-from {readable(str(names_file))}")]
     return []
 
 

@@ -20,6 +20,7 @@ from fastpipe.sources.tables.joined_column import (
     split_joined,
 )
 from fastpipe.sources.tables.json_mappings import find_json_mapping
+from fastpipe.sources.tables.numbered_captions import read_numbered_captions
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.synset_strings import COLUMNS as SYNSET_COLUMNS
 from fastpipe.sources.tables.synset_strings import has_synsets, rows_with_synsets
@@ -74,6 +75,13 @@ def _choose_text_reader(
     path: SourcePath, form: TextForm, options: SourceOptions
 ) -> RowReader:
     """The reader of a table in text. If it seems to have a header, it may be a list without one."""
+    if form.has_caption_numbers:
+        text = (
+            f"{path.name}: it has the number of a caption behind each name; the captions of an "
+            "image are in the order of these numbers"
+        )
+        read_captions = partial(read_numbered_captions, path, form, options.encoding)
+        return RowReader(read_captions, [Assumption(text)])
     read_rows = partial(csv_rows, path, form, options.encoding)
     if not form.columns and path.suffix.lower() in LISTS:
         headless = find_headless_list(path, form, options)

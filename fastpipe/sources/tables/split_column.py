@@ -16,7 +16,8 @@ from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 
 ALL = "all"  # --split all packs all rows
-_COLUMNS = frozenset(
+# Names of columns that have the splits of rows.
+SPLIT_COLUMNS = frozenset(
     [
         "split",
         "subset",
@@ -32,7 +33,8 @@ _COLUMNS = frozenset(
         "mode",
     ]
 )
-_SPLITS = frozenset(
+# Values of such columns, in small letters.
+SPLIT_NAMES = frozenset(
     [
         "train",
         "training",
@@ -187,6 +189,6 @@ def _splits_of_values(column: str, values: Collection[str]) -> dict[str, str]:
         for value in _YES & splits.keys():
             splits[value] = yes
         return splits
-    if name in _COLUMNS and splits.keys() <= _SPLITS:
+    if name in SPLIT_COLUMNS and splits.keys() <= SPLIT_NAMES:
         return splits
     return {}

@@ -17,8 +17,11 @@ from fastpipe.sources.listing import Assumption
 
 # Tables that say something else of images than their classes.
 _LESS_LIKELY = re.compile(
-    r"bbox|boxes|landmark|keypoint|identity|partition|(?:^|[-_ ])(?:split|fold)s?(?:[-_ ]|$)",
+    r"lemma|expert|crowdflower|bbox|boxes|landmark|keypoint|identity|partition|(?:^|[-_ ])(?:split|fold)s?(?:[-_ ]|$)",
     re.IGNORECASE,
+)
+_SPLIT_WORD = re.compile(
+    r"(?<![a-z])(?:test|testing|val|valid|validation|dev|eval)(?![a-z])", re.IGNORECASE
 )
 _SUBMISSION = re.compile(
     r"(?:sample|example)[-_ ]?subm|submission|submit", re.IGNORECASE
@@ -58,6 +61,8 @@ def training_tables(table: SourcePath) -> list[SourcePath]:
     split = split_in_path(table.stem)
     if not split or split.startswith("train"):
         return []
+    # FGVC has images_variant_test.txt beside images_variant_train.txt and images_family_train.txt.
+    counterpart = _SPLIT_WORD.sub("train", table.name)
     tables: list[SourcePath] = []
     for name in names_in(table.parent, FEW).files:
         stem, ending = os.path.splitext(name)
@@ -65,7 +70,8 @@ def training_tables(table: SourcePath) -> list[SourcePath]:
             continue
         if split_in_path(stem).startswith("train"):
             tables.append(table.parent / name)
-    return tables
+    same_name = [path for path in tables if path.name.lower() == counterpart.lower()]
+    return same_name or tables
 
 
 def _rank(name: str) -> tuple[int, bool]:

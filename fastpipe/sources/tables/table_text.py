@@ -53,6 +53,8 @@ class TextForm(NamedTuple):
     first_row: tuple[str, ...] = ()
     # Whether the first value has no spaces, and the last one may have some.
     has_ids: bool = False
+    # Whether the first value is the name of a picture with the number of a caption behind it.
+    has_caption_numbers: bool = False
 
     def split_at_spaces(self, line: str) -> list[str]:
         """Splits a line of a table whose separator is SPACES."""
@@ -107,11 +109,12 @@ def detect_text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
         candidates = separators[:1]
     for separator in candidates:
         cells = _split_line(lines[0], separator)
-        if any(map(_NUMBERED_CAPTION.fullmatch, cells)):
-            raise PackError(
-                f"{readable(str(path))} has the number of a caption behind each path "
-                f"({readable(cells[0])}), which fastpipe does not read; write a CSV file with a "
-                "header row and a row for each caption: image,caption"
+        if len(cells) > 1 and _NUMBERED_CAPTION.fullmatch(cells[0]):
+            return TextForm(
+                separator,
+                ("path", "caption"),
+                skipped=skipped,
+                has_caption_numbers=True,
             )
         if any(map(is_picture, cells)):
             form = _form_without_header(path, separator, cells, first_rows)

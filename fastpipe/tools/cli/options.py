@@ -95,6 +95,15 @@ Split = Annotated[
         rich_help_panel=SOURCE,
     ),
 ]
+SplitList = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="A file that says which images are of a split, if SRC itself does not: the path or name "
+        "of an image on each line; or a path and a split, of which --split picks one.",
+        rich_help_panel=SOURCE,
+    ),
+]
 UnlistedImages = Annotated[
     Unlisted | None,
     typer.Option(

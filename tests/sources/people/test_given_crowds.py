@@ -45,7 +45,7 @@ def test_crowd_human(tmp_path: Path) -> None:
 
 @becomes(
     "VisDrone: `images/` beside `annotations/a.txt`",
-    "boxes with the names of its categories; regions to ignore are left out and counted",
+    "boxes with its categories, numbered from pedestrian on; regions to ignore are left out and counted",
 )
 def test_visdrone(tmp_path: Path) -> None:
     source = photos(tmp_path / "VisDrone2019-DET-train", "images/a.jpg", "images/b.jpg")
@@ -56,6 +56,9 @@ def test_visdrone(tmp_path: Path) -> None:
         "images/a.jpg": [("car", [2, 3, 10, 12])],
         "images/b.jpg": [("pedestrian", [1, 2, 4, 6])],
     }
+    names = fastpipe.open(tmp_path / "packed").fields["boxes"].names
+    assert names[:4] == ("pedestrian", "people", "bicycle", "car")
+    assert len(names) == 11
     assert values(tmp_path, "attributes")["images/a.jpg"] == [{"truncation": 0, "occlusion": 2}]
     assert assumed(summary) == ["left out, because they give no box: regions to ignore (1)"]
 

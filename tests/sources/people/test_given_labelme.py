@@ -105,6 +105,28 @@ def test_splits(tmp_path: Path) -> None:
 
 
 @becomes(
+    "labelme, VisDrone, DOTA: the folders `birds-train/` and `birds-val/`",
+    "the split that is asked for; without it refused; one folder alone: its other numbers are said",
+    "--split train",
+)
+def test_splits_with_a_common_name(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    for folder, label in (("birds-train", "ant"), ("birds-val", "dog")):
+        photos(source / folder, "a.jpg")
+        write(source / folder / "a.json", annotation("a.jpg", shape(label, [[2, 3], [9, 9]])))
+    with pytest.raises(PackError, match="--split train"):
+        fastpipe.pack(source, tmp_path / "none")
+    for split in ("val", "birds-val"):
+        boxes, summary = packed_objects(source, tmp_path / split, split=split)
+        assert boxes == {"a.jpg": [("dog", [2, 3, 9, 9])]}
+        assert fastpipe.open(tmp_path / split).fields["boxes"].names == ("ant", "dog")
+        assert assumed(summary) == []
+    (text,) = assumed(fastpipe.pack(source / "birds-val", tmp_path / "alone"))
+    assert text.startswith("classes: those of birds-val alone, with other numbers than those of")
+    assert text.endswith(f"fastpipe pack {source} DST --split val")
+
+
+@becomes(
     "labelme: a.json that names b.jpg, as after renaming",
     "the picture that the file is called like counts; the files are counted",
 )

@@ -8,8 +8,6 @@ import pytest
 from support.sources.becomes import becomes
 from support.sources.people import assumed, labels, pack_text, photos, values
 
-from fastpipe.errors import PackError
-
 
 @pytest.fixture
 def two(tmp_path: Path) -> Path:
@@ -91,8 +89,13 @@ def test_eight_columns_that_are_no_box(two: Path) -> None:
 
 @becomes(
     "Flickr8k.token.txt: `a.jpg#0` and a caption",
-    "refused, with the form of a CSV file to write instead",
+    "a field with all captions of each image, in the order of their numbers",
 )
 def test_numbers_of_captions(two: Path) -> None:
-    with pytest.raises(PackError, match="a row for each caption: image,caption"):
-        pack_text(two, "a.txt", "a.jpg#0\ta red photo\na.jpg#1\tred\n")
+    lines = ["a.jpg#1\tred", 'a.jpg#0\t"A" red photo , #2', "b.jpg#0\tgreen", "b.jpg#1\ta b", "c"]
+    pack_text(two, "a.txt", "\n".join(lines))
+    assert values(two, "caption") == {
+        "a.jpg": ['"A" red photo , #2', "red"],
+        "b.jpg": ["green", "a b"],
+    }
+    assert "a.txt/000005" in (two / "packed/rejected.jsonl").read_text()

@@ -39,11 +39,14 @@ class Reader(NamedTuple):
             is damaged.
         form: _TEXT, _JSON or _LINES.
         is_beside: each image has a file of its own, which is called like it.
+        classes: the names of all classes by number, if the format says them; else the names in
+            the files, sorted.
     """
 
     parse: Callable[[Any], Iterator[AnnotatedImage]]
     form: int = _TEXT
     is_beside: bool = False
+    classes: tuple[str, ...] = ()
 
 
 READERS = {
@@ -58,7 +61,7 @@ READERS = {
     "BDD100K or Scalabel": Reader(bdd.parse, _JSON),
     "Supervisely": Reader(supervisely.parse, is_beside=True),
     "CrowdHuman": Reader(crowd_human.parse, _LINES),
-    "VisDrone": Reader(visdrone.parse, is_beside=True),
+    "VisDrone": Reader(visdrone.parse, is_beside=True, classes=visdrone.CLASSES),
     "Create ML": Reader(create_ml.parse, _JSON),
 }
 

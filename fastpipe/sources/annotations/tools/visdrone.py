@@ -28,6 +28,8 @@ _CATEGORIES = (
     "motor",
     "others",
 )
+# Regions to ignore give no box, so number 0 is the category 1.
+CLASSES = _CATEGORIES[1:]
 _NUM_CELLS = 8
 _MAX_LEVEL = 2  # of truncation and occlusion
 

@@ -1,0 +1,520 @@
+"""A file that lists the images of splits -> the images of a listing that belong to one of them.
+
+Note [lists of splits]
+CUB, CelebA and NIH's X-rays have class folders or a table of labels, and files beside them that say
+the split of each image: a name on each line, or a name and a value (000001.jpg 0). CUB's file has
+the numbers of images, and images.txt beside it has the path of each number. Such a file is used if
+the user names it with --split-list. Else the listing looks for it and says that it is not used,
+because training and test images would be mixed without a word.
+
+A name in the file means the image whose path ends like it, with or without the ending of the file.
+The folders that both paths have must be the same. If two images fit one name, or if an image has
+two values, the file is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.encodings import open_as_utf8
+from fastpipe.sources.files import SourcePath, names_in, open_binary, shared_folders
+from fastpipe.sources.folders.splits import FEW, find_split, first_paths, split_in_path
+from fastpipe.sources.listing import (
+    Assumption,
+    Listing,
+    Source,
+    add_assumptions,
+    replace_sources,
+)
+from fastpipe.sources.options import SourceOptions, quote_for_shell
+from fastpipe.sources.tables.split_column import ALL, SPLIT_COLUMNS, SPLIT_NAMES
+from fastpipe.sources.tables.table_files import sort_labelled_first
+
+_MAX_BYTES = 1 << 30
+# A file that nobody has named is not read if it is larger.
+_MAX_SEARCHED_BYTES = 64 << 20
+_MAX_LEVELS_ABOVE = 3
+_MAX_FILES = 16
+_LINES_CHECKED = 200
+_ENDINGS = (".txt", ".csv", ".tsv", ".lst")
+# train_test_split.txt, list_eval_partition.txt, folds.csv
+_CALLED_SPLITS = re.compile(r"split|partition|fold|subset", re.IGNORECASE)
+# testImages.txt: `split_in_path` needs a character between words.
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_NUMBER_OF_SPLIT = re.compile(r"[0-9]")
+# Of CUB: a number and the path of the image on each line.
+_PATHS_OF_NUMBERS = "images.txt"
+# Between the cells of a line, beside the characters of CSV.
+_LINE = "line"  # the whole line is a cell
+_LAST_SPACE = "last space"
+_SPACES = "spaces"
+
+
+class _Entry(NamedTuple):
+    """A name in a list of splits."""
+
+    # The folders of its path, and its name.
+    parts: tuple[str, ...]
+    # The split of the image; "" if the list has names alone.
+    value: str
+
+
+class _SplitList(NamedTuple):
+    """What a list of splits says of the images of a listing."""
+
+    entries: Sequence[_Entry]
+    # The splits in it, sorted; empty if the list has names alone.
+    splits: Sequence[str]
+
+
+class _Form(NamedTuple):
+    """One way to read the lines of a list."""
+
+    # A character, _LINE, _LAST_SPACE or _SPACES.
+    separator: str
+    path_column: int
+    # The path of the image that each number in the path column stands for; empty: it has paths.
+    paths_of_numbers: Mapping[str, str]
+    # How many of the first lines name an image.
+    num_named: int
+
+
+def pick_listed(listing: Listing, options: SourceOptions) -> Listing:
+    """The listing with the images of the split alone that `options.split_list` and
+    `options.split` name. It keeps all its classes.
+
+    Raises:
+        PackError: the file cannot be read, has no such split, or its names are not certain.
+    """
+    file = options.path_of_split_list()
+    if file is None:
+        return listing
+    shown = readable(str(file))
+    if not file.exists() or file.is_dir():
+        raise PackError(
+            f"{shown} is not a file; expected a text or CSV file with the path of an "
+            "image on each line, and its split behind it if there are several",
+            option="split_list",
+        )
+    split_list = _read_list(file, listing.sources, options.encoding)
+    if split_list is None:
+        raise PackError(
+            f"{shown} names none of the {len(listing.sources):,} images in "
+            f"{readable(str(listing.root))}; expected the path or the name of an image on each line",
+            option="split_list",
+        )
+    chosen = _choose(split_list, options.split, shown)
+    values = _values_of_images(listing, split_list, shown)
+
+    num_unnamed = 0
+    first_unnamed = ""
+    for source in listing.sources:
+        if source.problem is None and source.file_path not in values:
+            num_unnamed += 1
+            first_unnamed = first_unnamed or source.path
+
+    def picked(source: Source) -> Source | None:
+        value = values.get(source.file_path)
+        if value is None:
+            # A row that cannot be packed is named with its reason, whatever its split is.
+            return source if source.problem is not None else None
+        return source if chosen in (ALL, value) else None
+
+    replace_sources(listing.sources, picked)
+    if not any(source.problem is None for source in listing.sources):
+        raise PackError(
+            f"--split {chosen}: {shown} names no image of {readable(str(listing.root))} in it"
+        )
+    assumptions = []
+    # A list of names alone leaves out the images of the other splits.
+    if num_unnamed and split_list.splits:
+        assumptions.append(
+            Assumption(
+                f"split: {shown} does not name {num_unnamed:,} images, which are left out: "
+                f"{readable(first_unnamed)}"
+            )
+        )
+    num_absent = len(split_list.entries) - len(values)
+    if num_absent > 0:
+        assumptions.append(
+            Assumption(
+                f"split: {num_absent:,} of the {len(split_list.entries):,} names in {shown} are of "
+                f"no image in {readable(str(listing.root))}"
+            )
+        )
+    return add_assumptions(listing, assumptions)
+
+
+def find_unused_lists(folder: SourcePath, listing: Listing) -> list[Assumption]:
+    """The assumptions that lists of splits beside a source, or above it, are not used.
+
+    Args:
+        folder: that the source lies in, or that it is.
+        listing: of all images of the source.
+    """
+    if not isinstance(folder, Path) or not listing.sources:
+        return []
+    texts = " ".join(assumption.text for assumption in listing.assumed)
+    assumptions = []
+    lists_of_names: list[Path] = []
+    for file in _candidates(Path(os.path.abspath(folder))):
+        # The listing has named the file as one that may have labels or splits.
+        if str(file) in texts or file.name in texts:
+            continue
+        try:
+            splits = _find_splits(file, listing.sources)
+        except (PackError, OSError):
+            continue
+        if splits is None:
+            continue
+        if len(splits) > 1:
+            values = ", ".join(map(readable, splits))
+            assumptions.append(
+                Assumption(
+                    f"split: none; {readable(str(file))} has the splits {values} of these images "
+                    "and is not used",
+                    f"--split-list {quote_for_shell(str(file))} --split {splits[0]}",
+                )
+            )
+        elif not splits:
+            lists_of_names.append(file)
+    if lists_of_names:
+        files = first_paths(map(str, lists_of_names))
+        verb = "names some of these images and is"
+        if len(lists_of_names) > 1:
+            verb = "name some of these images each and are"
+        assumptions.append(
+            Assumption(
+                f"split: none; {files} {verb} not used",
+                f"--split-list {quote_for_shell(str(lists_of_names[0]))}",
+            )
+        )
+    return assumptions
+
+
+def _candidates(folder: Path) -> Iterator[Path]:
+    """The files in a folder, and in the folders above it, that are called like lists of splits."""
+    for above in [folder, *list(folder.parents)[:_MAX_LEVELS_ABOVE]]:
+        if above != folder and above in shared_folders(folder):
+            return
+        try:
+            names = names_in(above, FEW).files
+        except (PackError, OSError):
+            continue  # a folder above may be closed to the user
+        num_files = 0
+        for name in sort_labelled_first(sorted(names)):
+            stem, ending = os.path.splitext(name)
+            is_called_split = _CALLED_SPLITS.search(stem) or split_in_path(
+                _CAPITAL.sub("_", stem)
+            )
+            if ending.lower() not in _ENDINGS or not is_called_split:
+                continue
+            if (above / name).stat().st_size <= _MAX_SEARCHED_BYTES:
+                yield above / name
+            num_files += 1
+            if num_files == _MAX_FILES:
+                break
+
+
+def _find_splits(file: Path, sources: Sequence[Source]) -> list[str] | None:
+    """The splits that a list has for images; [] if it names some of the images alone.
+
+    None if it is no such list. Only its first lines are compared with the images, of which there
+    may be a million.
+    """
+    lines = _read_lines(file, None)
+    form = _find_form(file, lines, sources, None)
+    # The list of another dataset may have a few of the same names.
+    if form is None or 2 * form.num_named < len(lines[:_LINES_CHECKED]):
+        return None
+    width = max(map(len, _split_lines(lines[:_LINES_CHECKED], form.separator)))
+    if width == 1:
+        return [] if len(lines) < len(sources) else None
+    # A table of another name has labels or boxes, such as those of the test images.
+    if not _CALLED_SPLITS.search(file.stem):
+        return None
+    rows = _split_lines(lines, form.separator)
+    column = _find_values(rows, form.path_column)
+    if column is None:
+        return None
+    values = {row[column] for row in rows if column < len(row)}
+    return sorted(filter(_is_split, values))  # without the name of the column
+
+
+def _choose(split_list: _SplitList, requested: str | None, shown: str) -> str:
+    """The value of the split that the user asks for; ALL for all names of the list.
+
+    PackError: there is no such split, or the user has to name one.
+    """
+    splits = split_list.splits
+    if not splits:
+        if requested in (None, ALL):
+            return ALL
+        raise PackError(
+            f"--split {requested}: {shown} has names of images without a split, and all of them are "
+            "packed; leave --split out"
+        )
+    if requested == ALL:
+        return ALL
+    chosen = None
+    if requested is not None:
+        chosen = find_split(requested, splits)
+    elif len(splits) == 1:
+        chosen = splits[0]
+    if chosen is None:
+        option = ""
+        if requested is not None:
+            option = f"--split {requested}: "
+        raise PackError(
+            f"{option}{shown} has the splits {', '.join(map(readable, splits))}: --split picks one, "
+            f"--split {ALL} packs all images that it names"
+        )
+    return chosen
+
+
+def _values_of_images(
+    listing: Listing, split_list: _SplitList, shown: str
+) -> dict[str, str]:
+    """Path of an image -> its value in the list, of the images that the list names.
+
+    PackError: two images fit one name, or an image has two values.
+    """
+    entries_of_name: dict[str, list[_Entry]] = {}
+    for entry in split_list.entries:
+        entries_of_name.setdefault(entry.parts[-1], []).append(entry)
+
+    root_parts = tuple(str(listing.root).rstrip("/").split("/"))
+    values: dict[str, str] = {}
+    image_of_entry: dict[_Entry, str] = {}
+    for source in listing.sources:
+        path = source.file_path
+        # Several rows of a table may be about one image.
+        if path in values:
+            continue
+        fitting = _fitting_entries(path, root_parts, entries_of_name)
+        if not fitting:
+            continue
+        entry = fitting[0]
+        if len({entry.value for entry in fitting}) > 1:
+            raise PackError(
+                f"{shown} has several splits for {readable(path)}: "
+                f"{', '.join(readable(entry.value) for entry in fitting)}",
+                option="split_list",
+            )
+        other = image_of_entry.setdefault(entry, path)
+        if other != path:
+            raise PackError(
+                f"{readable('/'.join(entry.parts))} in {shown} may be "
+                f"{readable(other)} or {readable(path)}; write the folder of each image into the "
+                "list",
+                option="split_list",
+            )
+        values[path] = entry.value
+    return values
+
+
+def _fitting_entries(
+    path: str,
+    root_parts: Sequence[str],
+    entries_of_name: dict[str, list[_Entry]],
+) -> list[_Entry]:
+    """The entries that mean an image: those that share the most folders with its path."""
+    *folders, name = path.split("/")
+    stem = os.path.splitext(name)[0]
+    candidates = list(entries_of_name.get(name, ()))
+    if stem != name:
+        candidates += entries_of_name.get(stem, ())
+    fitting: list[_Entry] = []
+    most_shared = -1
+    for entry in candidates:
+        written_folders = entry.parts[:-1]
+        num_shared = 0
+        for written, actual in zip(
+            reversed(written_folders),
+            reversed((*root_parts, *folders)),
+            strict=False,
+        ):
+            if written != actual:
+                break
+            num_shared += 1
+        # Above the root, the list may have the folders of another machine.
+        if num_shared < min(len(written_folders), len(folders)):
+            continue
+        if num_shared > most_shared:
+            fitting = []
+            most_shared = num_shared
+        if num_shared == most_shared:
+            fitting.append(entry)
+    return fitting
+
+
+def _read_list(
+    file: SourcePath, sources: Sequence[Source], encoding: str | None
+) -> _SplitList | None:
+    """Reads a list. None if it names no image."""
+    lines = _read_lines(file, encoding)
+    form = _find_form(file, lines, sources, encoding)
+    if form is None:
+        return None
+
+    rows = _split_lines(lines, form.separator)
+    value_column = _find_values(rows, form.path_column)
+    entries: dict[_Entry, None] = {}  # a list may name an image twice
+    values = set()
+    for number, row in enumerate(rows):
+        written = _written_path(row, form.path_column, form.paths_of_numbers)
+        if not written:
+            continue
+        value = ""
+        if value_column is not None and value_column < len(row):
+            value = row[value_column]
+            if number == 0 and not _is_split(value):
+                continue  # the names of the columns
+            values.add(value)
+        entries[_Entry(_parts_of(written), value)] = None
+    return _SplitList(list(entries), sorted(values))
+
+
+def _find_form(
+    file: SourcePath,
+    lines: Sequence[str],
+    sources: Sequence[Source],
+    encoding: str | None,
+) -> _Form | None:
+    """The form in which the first lines name images; None if they name none."""
+    head = lines[:_LINES_CHECKED]
+    form = _best_form(head, {}, sources)
+    if form is None:
+        paths_of_numbers = _read_paths_of_numbers(file, encoding)
+        if paths_of_numbers:
+            form = _best_form(head, paths_of_numbers, sources)
+    return form
+
+
+def _read_lines(file: SourcePath, encoding: str | None) -> list[str]:
+    with open_binary(file) as opened:
+        data = open_as_utf8(opened, encoding, str(file)).read(_MAX_BYTES)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise PackError(
+            f"{readable(str(file))}: expected a list in UTF-8 ({problem}); --encoding says another "
+            "encoding"
+        ) from None
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+def _read_paths_of_numbers(file: SourcePath, encoding: str | None) -> dict[str, str]:
+    """Number -> path of the image, as images.txt of CUB has them beside a list; else empty."""
+    numbered = file.parent / _PATHS_OF_NUMBERS
+    if not isinstance(numbered, Path) or not numbered.is_file():
+        return {}
+    paths = {}
+    for line in _read_lines(numbered, encoding):
+        number, _, path = line.partition(" ")
+        if not number.isdigit() or not path:
+            return {}
+        paths[number] = path.strip()
+    return paths
+
+
+def _split_lines(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """The cells of each line."""
+    if separator == _LINE:
+        return [[line] for line in lines]
+    if separator == _LAST_SPACE:
+        return [line.rsplit(None, 1) for line in lines]
+    if separator == _SPACES:
+        return [line.split() for line in lines]
+    try:
+        rows = list(csv.reader(lines, delimiter=separator))
+    except csv.Error:
+        return []  # it is no CSV
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def _best_form(
+    lines: Sequence[str], paths_of_numbers: Mapping[str, str], sources: Sequence[Source]
+) -> _Form | None:
+    """The form in which most of these lines name images; None if no line does in any form."""
+    names_of_column: dict[tuple[str, int], list[str]] = {}
+    # The name of a file may have spaces in it, so whole lines come before their words.
+    for separator in (",", "\t", ";", _LINE, _LAST_SPACE, _SPACES):
+        rows = _split_lines(lines, separator)
+        width = max(map(len, rows), default=0)
+        for column in range(width):
+            names = []
+            for row in rows:
+                written = _written_path(row, column, paths_of_numbers)
+                if written:
+                    names.append(_parts_of(written)[-1])
+            names_of_column[separator, column] = names
+
+    existing = _existing_names(set().union(*names_of_column.values()), sources)
+    best = None
+    most_named = 0
+    for (separator, column), names in names_of_column.items():
+        num_named = sum(name in existing for name in names)
+        if num_named > most_named:
+            most_named = num_named
+            best = _Form(separator, column, paths_of_numbers, num_named)
+    return best
+
+
+def _existing_names(wanted: Collection[str], sources: Iterable[Source]) -> set[str]:
+    """Those of the wanted names that images have, with or without their endings."""
+    existing = set()
+    for source in sources:
+        name = source.file_path.rpartition("/")[2]
+        if name in wanted:
+            existing.add(name)
+        stem = name.rpartition(".")[0]
+        if stem in wanted:
+            existing.add(stem)
+    return existing
+
+
+def _written_path(
+    row: Sequence[str], column: int, paths_of_numbers: Mapping[str, str]
+) -> str:
+    """The path of the image in a row; "" if the row has none."""
+    if column >= len(row):
+        return ""
+    if paths_of_numbers:
+        return paths_of_numbers.get(row[column], "")
+    return row[column]
+
+
+def _find_values(rows: Sequence[Sequence[str]], path_column: int) -> int | None:
+    """The column with the splits; None if there is none, and all names are of one split."""
+    header = [cell.lower() for cell in rows[0]]
+    rows_below = rows[1:] or rows
+    width = max(map(len, rows_below[:_LINES_CHECKED]))
+    for column in range(width):
+        if column == path_column:
+            continue
+        values = {row[column] for row in rows_below if column < len(row)}
+        are_words = {value.lower() for value in values} <= SPLIT_NAMES
+        is_named = column < len(header) and header[column] in SPLIT_COLUMNS
+        # Among other columns, numbers may say anything.
+        can_be_numbers = width == 2 or is_named
+        if are_words or (can_be_numbers and all(map(_is_split, values))):
+            return column
+    return None
+
+
+def _is_split(value: str) -> bool:
+    """Whether a value may be a split: a word such as "train", or a digit."""
+    return value.lower() in SPLIT_NAMES or _NUMBER_OF_SPLIT.fullmatch(value) is not None
+
+
+def _parts_of(written: str) -> tuple[str, ...]:
+    """The folders and the name in a path as a list writes it."""
+    parts = written.replace("\\", "/").split("/")
+    return tuple(part for part in parts if part not in ("", ".")) or ("",)

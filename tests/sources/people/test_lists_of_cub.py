@@ -1,0 +1,138 @@
+"""Files that say the split of each image, beside class folders and tables: CUB, CelebA, NIH's X-rays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.programs.cli_run import succeeded
+from support.sources.becomes import becomes
+from support.sources.people import assumed, labels, photos, values, write
+
+import fastpipe
+from fastpipe.errors import PackError
+
+
+def cub(root: Path) -> Path:
+    images = ("001.Crow/c_1.jpg", "001.Crow/c_2.jpg", "002.Wren/w_1.jpg", "002.Wren/w_2.jpg")
+    photos(root / "images", *images)
+    lines = [f"{number} {image}\n" for number, image in enumerate(images, 1)]
+    write(root / "images.txt", "".join(lines))
+    write(root / "train_test_split.txt", "1 0\n2 1\n3 1\n4 0\n")
+    return root
+
+
+@becomes(
+    "CUB: `images/` with class folders, `train_test_split.txt` beside them (numbers of `images.txt`)",
+    "all images; the list is named as not used",
+)
+def test_list_that_is_not_used(tmp_path: Path) -> None:
+    source = cub(tmp_path / "cub")
+    (text,) = assumed(fastpipe.pack(source / "images", tmp_path / "packed"))
+    file = source / "train_test_split.txt"
+    assert text == (
+        f"split: none; {file} has the splits 0, 1 of these images and is not used "
+        f"(--split-list {file} --split 0)"
+    )
+    assert len(fastpipe.open(tmp_path / "packed")) == 4
+
+
+@becomes(
+    "the same, of which the training is wanted",
+    "the images of the split, with the classes of all",
+    "--split-list train_test_split.txt --split 1",
+)
+def test_split_by_numbers(tmp_path: Path) -> None:
+    source = cub(tmp_path / "cub")
+    file = source / "train_test_split.txt"
+    with pytest.raises(PackError, match="has the splits 0, 1: --split picks one, --split all"):
+        fastpipe.pack(source / "images", tmp_path / "none", split_list=file)
+    summary = fastpipe.pack(source / "images", tmp_path / "packed", split_list=file, split="1")
+    assert assumed(summary) == []
+    assert labels(tmp_path) == {"001.Crow/c_2.jpg": "001.Crow", "002.Wren/w_1.jpg": "002.Wren"}
+
+
+def celeba(root: Path) -> Path:
+    photos(root / "images", "1.jpg", "2.jpg", "3.jpg")
+    write(root / "list_attr.csv", "image_id,label\n1.jpg,no\n2.jpg,yes\n3.jpg,no\n")
+    return root
+
+
+@becomes(
+    "CelebA: a table of labels, and `list_eval_partition.txt` or `.csv` beside it (`000001.jpg 0`)",
+    "all images; the list is named; or those of one split, with the classes of all",
+    "--split-list list_eval_partition.txt --split 2",
+)
+@pytest.mark.parametrize("ending", ["txt", "csv"])
+def test_split_of_a_table(tmp_path: Path, ending: str) -> None:
+    source = celeba(tmp_path / "celeba")
+    text = "1.jpg 0\n2.jpg 1\n3.jpg 2\n"
+    if ending == "csv":
+        text = "image_id,partition\n" + text.replace(" ", ",")
+    file = write(source / f"list_eval_partition.{ending}", text)
+    table, root = source / "list_attr.csv", source / "images"
+    (text,) = assumed(fastpipe.pack(table, tmp_path / "all", image_root=root))
+    assert text.startswith(f"split: none; {file} has the splits 0, 1, 2 of these images")
+    options = ("--image-root", root, "--split-list", file, "--split", "2")
+    succeeded("pack", table, tmp_path / "packed", *options)
+    assert labels(tmp_path) == {"3.jpg": "no"}
+    assert fastpipe.open(tmp_path / "packed").classes == ["no", "yes"]
+
+
+@becomes(
+    "NIH's X-rays: `train_val_list.txt` and `test_list.txt`, names alone, beside the table",
+    "all images; the lists are named; or those that one of them names",
+    "--split-list test_list.txt",
+)
+def test_lists_of_names(tmp_path: Path) -> None:
+    source = celeba(tmp_path / "nih")
+    write(source / "train_val_list.txt", "1.jpg\n2.jpg\n")
+    file = write(source / "test_list.txt", "3.jpg\n4.jpg\n")
+    table, root = source / "list_attr.csv", source / "images"
+    (text,) = assumed(fastpipe.pack(table, tmp_path / "all", image_root=root))
+    assert "train_val_list.txt, " in text
+    assert "test_list.txt" in text
+    assert "name some of these images each" in text
+    options = {"image_root": root, "split_list": file}
+    with pytest.raises(PackError, match="names of images without a split"):
+        fastpipe.pack(table, tmp_path / "none", split="test", **options)
+    (text,) = assumed(fastpipe.pack(table, tmp_path / "packed", **options))
+    assert text == f"split: 1 of the 2 names in {file} are of no image in {root}"
+    assert labels(tmp_path) == {"3.jpg": "no"}
+
+
+def test_added_images_are_of_the_same_split(tmp_path: Path) -> None:
+    source = cub(tmp_path / "cub")
+    options = {"split_list": source / "train_test_split.txt", "split": "1"}
+    fastpipe.pack(source / "images", tmp_path / "packed", **options)
+    photos(source / "images", "002.Wren/w_3.jpg", "002.Wren/w_4.jpg")
+    with open(source / "images.txt", "a") as numbers:
+        numbers.write("5 002.Wren/w_3.jpg\n6 002.Wren/w_4.jpg\n")
+    with open(source / "train_test_split.txt", "a") as splits:
+        splits.write("5 1\n6 0\n")
+    grown = fastpipe.add(source / "images", tmp_path / "packed")
+    assert grown.added == 1
+    assert str(grown.assumed[0]).startswith("--split-list ")
+    assert sorted(values(tmp_path)) == ["001.Crow/c_2.jpg", "002.Wren/w_1.jpg", "002.Wren/w_3.jpg"]
+
+
+def test_lists_that_are_not_certain(tmp_path: Path) -> None:
+    photos(tmp_path / "src", "a/1.jpg", "b/1.jpg")
+    name = write(tmp_path / "name.txt", "1 train\n")
+    with pytest.raises(PackError, match=r"1 in .*name.txt may be a/1.jpg or b/1.jpg"):
+        fastpipe.pack(tmp_path / "src", tmp_path / "packed", split_list=name)
+    twice = write(tmp_path / "twice.txt", "a/1 train\na/1.jpg val\n")
+    with pytest.raises(PackError, match=r"several splits for a/1.jpg: val, train"):
+        fastpipe.pack(tmp_path / "src", tmp_path / "packed", split_list=twice, split="val")
+    other = write(tmp_path / "other.txt", "2.jpg\n")
+    with pytest.raises(PackError, match="names none of the 2 images"):
+        fastpipe.pack(tmp_path / "src", tmp_path / "packed", split_list=other)
+    with pytest.raises(PackError, match="is not a file"):
+        fastpipe.pack(tmp_path / "src", tmp_path / "packed", split_list=tmp_path / "none.txt")
+
+
+def test_paths_of_another_machine(tmp_path: Path) -> None:
+    photos(tmp_path / "src", "a/1.jpg", "b/1.jpg")
+    file = write(tmp_path / "list.txt", "C:\\data\\a\\1.jpg train\nC:\\data\\b\\1.jpg val\n")
+    fastpipe.pack(tmp_path / "src", tmp_path / "packed", split_list=file, split="val")
+    assert labels(tmp_path) == {"b/1.jpg": "b"}
