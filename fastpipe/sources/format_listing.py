@@ -204,8 +204,11 @@ def _list_annotations(source: Recognised, options: SourceOptions) -> Listing:
             f"{source.root}: files of annotation tools are not read by URL: copy them to a folder of "
             "this machine"
         )
+    other_files: list[SourcePath] = []
+    for files in source.other_files.values():
+        other_files += [file for file in files if file not in source.files]
     return list_annotated_images(
-        source.root, source.files, options, is_file=source.is_file
+        source.root, source.files, options, other_files, is_file=source.is_file
     )
 
 

@@ -35,7 +35,7 @@ from fastpipe.sources.tables.manifest_columns import (
     scan_columns,
 )
 from fastpipe.sources.tables.manifest_reader import METADATA, choose_reader
-from fastpipe.sources.tables.rows import rows_of
+from fastpipe.sources.tables.rows import Row, rows_of
 from fastpipe.sources.tables.run_order import settle_run_order
 from fastpipe.sources.tables.split_column import (
     ALL,
@@ -44,7 +44,7 @@ from fastpipe.sources.tables.split_column import (
     find_split_folders,
 )
 from fastpipe.sources.tables.table_boxes import BOXES, find_box_columns
-from fastpipe.sources.tables.table_files import training_tables
+from fastpipe.sources.tables.table_files import tables_of_other_splits, training_tables
 from fastpipe.sources.tables.table_masks import find_run_field
 from fastpipe.sources.tables.unlisted import Unlisted
 
@@ -121,7 +121,11 @@ def list_manifest(
         classes=reader.classes,
         beside=_files_beside_metadata(root) if is_metadata else (),
         assumed=[*assumed, *images_of_rows.assumed],
-        unlisted=Unlisted(options.unlisted, images_of_rows.values_without_row),
+        unlisted=Unlisted(
+            options.unlisted,
+            images_of_rows.values_without_row,
+            lambda: _rows_of_other_tables(path, kind, columns.image, options),
+        ),
         table=path.name,
         options=options,
     )
@@ -146,6 +150,20 @@ def list_manifest(
         more = _compare_with_training(path, kind, class_columns, listing, options)
         listing = add_assumptions(listing, more)
     return listing
+
+
+def _rows_of_other_tables(
+    path: SourcePath, kind: str, image_column: str, options: SourceOptions
+) -> Iterator[Row]:
+    """The rows of the tables of other splits beside a table, with nothing but their images."""
+    for table in tables_of_other_splits(path):
+        try:
+            for row in choose_reader(table, kind, options).read_rows():
+                image = row.values.get(image_column)
+                if isinstance(image, str):
+                    yield Row(row.where, path=image, is_of_another=True)
+        except PackError:
+            continue  # it is another kind of table
 
 
 def _check_first_label(
