@@ -161,7 +161,12 @@ def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:
     # Folders that may have the names of the classes.
     tops = [root, *_folders_around(source)]
     return list_yolo(
-        pair, options.split, tops, options.first_label or 0, options.fields
+        pair,
+        options.split,
+        tops,
+        options.first_label or 0,
+        options.fields,
+        drops_bad_lines=options.keeps_images,
     )
 
 
@@ -188,7 +193,13 @@ def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
             continue  # a split for a contest, say, has no annotations
         if other.pair is not None:
             pairs_of_others.append(other.pair)
-    listing = list_voc(root, pair, options.split, pairs_of_others)
+    listing = list_voc(
+        root,
+        pair,
+        options.split,
+        pairs_of_others,
+        drops_bad_objects=options.keeps_images,
+    )
 
     # VOC has masks beside the annotations.
     for other_pair in pair_folders(root, names_in(root)):

@@ -32,6 +32,13 @@ BOX_FORMATS = ("xyxy", "xywh", "cxcywh")
 DROP = "drop"
 KEEP = "keep"
 UNLISTED = (DROP, KEEP)
+# What becomes of an image with a box that does not lie inside it, or that cannot be read: the image
+# is rejected, the box is cut at the border, or it is dropped. What clip cannot cut, it drops.
+REJECT = "reject"
+CLIP = "clip"
+BAD_BOXES = (REJECT, CLIP, DROP)
+# Behind the reason why such an image is rejected.
+KEEP_IMAGE = "--bad-boxes clip or drop packs the image all the same"
 # Options that dataset.json records unchanged.
 _RECORDED = (
     "format",
@@ -45,6 +52,7 @@ _RECORDED = (
     "box_format",
     "run_order",
     "unlisted",
+    "bad_boxes",
     "encoding",
 )
 _TEXTS = (
@@ -80,6 +88,8 @@ class SourceOptions:
         run_order: of the pixels in run lengths, one of RUN_ORDERS; None: what the sizes of some
             pictures show. Note [order of runs]
         unlisted: of images without a row, one of UNLISTED; None: DROP, with an assumption.
+        bad_boxes: of boxes that do not lie inside their image or cannot be read, one of BAD_BOXES;
+            None: REJECT.
         encoding: of the text of a table; None: UTF-8, or UTF-16 if its first bytes say so.
         remote: how a URL is read; None: by the defaults.
     """
@@ -98,6 +108,7 @@ class SourceOptions:
     box_format: str | None = None
     run_order: str | None = None
     unlisted: str | None = None
+    bad_boxes: str | None = None
     encoding: str | None = None
     remote: RemoteOptions | None = None
 
@@ -113,6 +124,8 @@ class SourceOptions:
             choice("--run-order", self.run_order, RUN_ORDERS)
         if self.unlisted is not None:
             choice("--unlisted", self.unlisted, UNLISTED)
+        if self.bad_boxes is not None:
+            choice("--bad-boxes", self.bad_boxes, BAD_BOXES)
         self._check_texts()
 
     def _check_texts(self) -> None:
@@ -144,6 +157,11 @@ class SourceOptions:
                 "--encoding: expected an encoding of text that Python knows, such as cp1252 or "
                 f"utf-16; got {self.encoding!r}"
             )
+
+    @property
+    def keeps_images(self) -> bool:
+        """Whether images with boxes that cannot be read are packed without these boxes."""
+        return self.bad_boxes in (CLIP, DROP)
 
     @property
     def field_columns(self) -> set[str]:

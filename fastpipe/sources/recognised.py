@@ -21,6 +21,7 @@ _TABLE_OPTIONS = (
     "separator",
     "unlisted",
     "box_format",
+    "bad_boxes",
 )
 _MANIFEST_OPTIONS = (
     *_TABLE_OPTIONS,
@@ -34,17 +35,24 @@ _ALL_OPTIONS = _MANIFEST_OPTIONS
 OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
     "dataset": (),
     "imagefolder": ("label_pattern",),
-    "webdataset": ("image_column", "label_column", "fields", "split", "coordinates"),
+    "webdataset": (
+        "image_column",
+        "label_column",
+        "fields",
+        "split",
+        "coordinates",
+        "bad_boxes",
+    ),
     "metadata": _MANIFEST_OPTIONS,
     "csv": _MANIFEST_OPTIONS,
     "jsonl": _MANIFEST_OPTIONS,
     "parquet": _TABLE_OPTIONS,
     "arrow": _TABLE_OPTIONS,
-    "coco": ("fields", "image_root", "split", "coordinates"),
-    "voc": ("split", "coordinates"),
-    "yolo": ("fields", "split", "coordinates", "first_label"),
+    "coco": ("fields", "image_root", "split", "coordinates", "bad_boxes"),
+    "voc": ("split", "coordinates", "bad_boxes"),
+    "yolo": ("fields", "split", "coordinates", "first_label", "bad_boxes"),
     "masks": ("fields", "split", "coordinates"),
-    "annotations": ("image_root", "split", "coordinates", "unlisted"),
+    "annotations": ("image_root", "split", "coordinates", "unlisted", "bad_boxes"),
 }
 # Formats of which one file may have several splits.
 _SPLITS_IN_FILE = (

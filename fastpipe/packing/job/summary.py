@@ -132,6 +132,16 @@ def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:
             "not as it is stored"
         )
         assumptions.append(Assumption(text, "--coordinates shown or stored"))
+    cut = counts.get("cut_boxes", 0)
+    dropped = counts.get("dropped_boxes", 0)
+    if cut or dropped:
+        changes = []
+        if cut:
+            changes.append(f"{cut:,} cut at the border of their image")
+        if dropped:
+            changes.append(f"{dropped:,} dropped, outside it or not readable")
+        text = f"boxes: {', '.join(changes)}"
+        assumptions.append(Assumption(text, "--bad-boxes reject"))
     transparent = counts.get("transparent", 0)
     if transparent:
         images = format_count(transparent, "image")

@@ -20,7 +20,7 @@ from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import SourcePath, shared_folders
 from fastpipe.sources.folders.splits import choose_split, first_paths
 from fastpipe.sources.listing import Assumption, Listing, SourceField, add_assumptions
-from fastpipe.sources.options import KEEP, SourceOptions
+from fastpipe.sources.options import KEEP, KEEP_IMAGE, SourceOptions
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.row_paths import is_name
 from fastpipe.sources.tables.rows import Row, row_name
@@ -82,6 +82,8 @@ def list_annotated_images(
         entry for entry in all_entries if entry.image.split != entries[0].image.split
     ]
     others += _read_other_files(other_files, reader_name)
+    if not options.keeps_images:
+        _reject_bad_objects(entries)
     annotated = [entry for entry in entries if entry.image.is_annotated]
     if not annotated:
         raise PackError(f"{readable(str(first))} has no image that is annotated")
@@ -142,6 +144,13 @@ def _of_split(entries: list[_Entry], root: Path, split: str | None) -> list[_Ent
         return entries
     chosen = choose_split(root, split, dict.fromkeys(sorted(splits)))
     return [entry for entry in entries if entry.image.split == chosen]
+
+
+def _reject_bad_objects(entries: Sequence[_Entry]) -> None:
+    """Rejects the images with an object that cannot be read."""
+    for entry in entries:
+        for problem in entry.image.object_problems:
+            entry.image.reject(f"{problem}; {KEEP_IMAGE}")
 
 
 def _read_other_files(files: Sequence[SourcePath], reader_name: str) -> list[_Entry]:
@@ -351,7 +360,7 @@ def _list(
     if has_boxes:
         fields.append(SourceField(BOXES, "boxes", names=tuple(classes)))
     if has_attributes and has_boxes:
-        fields.append(SourceField(_ATTRIBUTES, "json"))
+        fields.append(SourceField(_ATTRIBUTES, "json", is_per_box=True))
     if tags and not are_labels:
         fields.append(SourceField(_TAGS, "classes", names=tuple(tags)))
 
@@ -371,6 +380,8 @@ def _list(
         }
         if image.may_leave_image or image.around:
             boxes["cut"] = True
+        if image.object_problems:
+            boxes["dropped"] = len(image.object_problems)
         values: dict[str, Any] = {
             BOXES: boxes,
             _ATTRIBUTES: image.attributes,

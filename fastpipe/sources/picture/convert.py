@@ -108,6 +108,9 @@ class Packed:
     values: tuple[Stored, ...] = ()
     # Values were moved as if they were of the picture as shown, by the rule of the format.
     assumed_shown: bool = False
+    # Boxes that did not lie inside the picture, or could not be read.
+    cut_boxes: int = 0
+    dropped_boxes: int = 0
     jpeg_bytes: int = 0  # its size as a JPEG, or as a PNG
     identity: int = 0  # of the source's picture: sample_layout.identity_of
     # None: it has no class, or one that is called after its label.
