@@ -107,7 +107,7 @@ def _lists_of_colours(source: Recognised) -> frozenset[str]:
     """The names of the lists of colours in the source, or above its split."""
     names = set[str]()
     for folder in (source.root, source.top):
-        if folder is not None:
+        if folder is not None and folder.is_dir():
             name = find_colour_list(folder, names_in(folder, FEW).files)
             names.update([name] if name else [])
     return frozenset(names)

@@ -44,6 +44,7 @@ from fastpipe.sources.tables.split_column import (
     find_split_folders,
 )
 from fastpipe.sources.tables.table_boxes import BOXES, find_box_columns
+from fastpipe.sources.tables.table_colours import settle_colours
 from fastpipe.sources.tables.table_files import tables_of_other_splits, training_tables
 from fastpipe.sources.tables.table_masks import find_run_field
 from fastpipe.sources.tables.unlisted import Unlisted
@@ -129,6 +130,7 @@ def list_manifest(
         table=path.name,
         options=options,
     )
+    listing = settle_colours(listing, path.parent)
     if run_field is not None:
         listing = settle_run_order(listing, run_field, options.run_order)
     elif options.run_order is not None:

@@ -24,6 +24,7 @@ from fastpipe.sources.tables.likely import Known, find_column_assumptions, is_la
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tables.rows import Row, Rows, row_name, rows_of
+from fastpipe.sources.tables.table_colours import settle_colours
 from fastpipe.sources.tables.table_paths import (
     TablePaths,
     find_other_splits,
@@ -348,7 +349,7 @@ def _list_image_files(
     read_columns = columns.columns_to_read()
     if columns.label is not None:
         read_columns.append(columns.label)
-    return list_rows(
+    listing = list_rows(
         options.root_of_images() or paths.folder,
         Rows(lambda: rows_of(_read_rows(paths, read_columns), columns)),
         columns.fields,
@@ -362,6 +363,7 @@ def _list_image_files(
         ),
         table=root.name,
     )
+    return settle_colours(listing, paths.folder)
 
 
 def _rows_of_other_splits(
