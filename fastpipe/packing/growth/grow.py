@@ -188,6 +188,7 @@ def _publish_added(
     counts = {
         "assumed_shown": tally.assumed_shown,
         "transparent": tally.transparent,
+        "deep": tally.deep,
         "cut_boxes": tally.cut_boxes,
         "dropped_boxes": tally.dropped_boxes,
     }
