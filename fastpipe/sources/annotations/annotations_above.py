@@ -33,6 +33,7 @@ from fastpipe.sources.annotations.annotation_folders import (
     is_called_images,
     pair_folders,
 )
+from fastpipe.sources.annotations.coco_annotations import PANOPTIC
 from fastpipe.sources.annotations.coco_folders import begins_like_coco
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import Names, names_in, shared_folders
@@ -56,7 +57,7 @@ _LIST_FOLDER = re.compile(
     r"(?:.*[-_ ])?(?:imagesets|lists?|devkit(?:[-_ ].*)?|eval)",
     re.IGNORECASE,
 )
-_JSON_ENDINGS = (".json", ".jsonl", ".ndjson", ".odgt")
+_JSON_ENDINGS = (".json", ".geojson", ".jsonl", ".ndjson", ".odgt")
 _LIST_ENDINGS = (*SIDECAR_ENDINGS, ".jsonl", ".ndjson", ".lst", ".tab")
 # Folders above the images are searched down to this many levels.
 _MAX_LEVELS_BELOW = 2
@@ -259,7 +260,8 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
         elif not is_far and path.parent != above:
             # MOT has the boxes of img1 in gt/gt.txt, by the numbers of the frames.
             tool = recognise_unread_tool(path)
-            if tool is not None:
+            # The files of tools that fastpipe reads name their images, and these name others.
+            if tool is not None and not tool.reader:
                 yield _Annotations(
                     str(path), tool.name, f"To keep what they say: {tool.remedy}", _TOOL
                 )
@@ -339,6 +341,10 @@ def _is_coco(path: Path) -> bool:
     return path.suffix.lower() == ".json" and begins_like_coco(path)
 
 
+def _is_panoptic(path: Path) -> bool:
+    return b'"segments_info"' in _read_start(path) or path.name.startswith("panoptic")
+
+
 def _is_about_folder(path: Path, images: Path) -> bool:
     """Whether a file of COCO is named after the folder of the images.
 
@@ -393,6 +399,13 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
         return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
     is_table = _has_columns(path) and lists_images(path, listed)
     is_mapping = path.suffix.lower() == ".json" and find_json_mapping(path) is not None
+    if _is_coco(path) and _is_panoptic(path):
+        return _Annotations(
+            str(path),
+            f"{content}: COCO's panoptic JSON",
+            PANOPTIC[0].upper() + PANOPTIC[1:],
+            _TOOL,
+        )
     if _is_coco(path) or is_table or is_mapping:
         command = _pack_command(path, images)
         return _Annotations(

@@ -32,7 +32,7 @@ IMAGE_ID = "image_id"
 _MAX_ENTRY_NAMES = 1000
 # json.dumps would make an encoder for each of millions of annotations.
 _encode_note = json.JSONEncoder(separators=(",", ":")).encode
-_PANOPTIC = (
+PANOPTIC = (
     "this is COCO's panoptic format (segments_info): its masks are PNGs of colours, which fastpipe "
     "does not read. Convert it to COCO's detection format, for example with panopticapi's "
     "panoptic2detection_coco_format.py, or write its masks with fastpipe.Writer"
@@ -270,7 +270,7 @@ class Annotations:
 
     def _add_annotation(self, file_index: int, number: int, entry: Entry) -> None:
         if "segments_info" in entry:
-            raise ValueError(_PANOPTIC)
+            raise ValueError(PANOPTIC)
         written_id = entry.pop(IMAGE_ID, None)
         image_id: Id | InvalidId | None = parse_id(written_id)
         if image_id is None:

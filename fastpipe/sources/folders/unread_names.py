@@ -20,6 +20,7 @@ from fastpipe.sources.annotations.annotation_files import (
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.annotations.darknet import NAME_LISTS
 from fastpipe.sources.annotations.labelmap import LABELMAP
+from fastpipe.sources.annotations.tools.xview import CLASS_LABELS
 from fastpipe.sources.annotations.voc import MASK_LISTS
 from fastpipe.sources.annotations.yolo_yaml import YAML_FILES, find_yaml
 from fastpipe.sources.file_formats import MANIFESTS, UNREAD_ENDINGS, format_of
@@ -206,6 +207,7 @@ def _read_names(source: Recognised) -> Iterator[str]:
         pairs = [source.pair, *find_pairs(source.format, source.root, source.names)]
     if source.format == "annotations":
         yield _CLASSES_OF_SUPERVISELY
+        yield CLASS_LABELS
     if source.format == "masks":
         yield LABELMAP
         if isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir():
