@@ -35,19 +35,32 @@ from fastpipe.sources.annotations.annotation_folders import (
 )
 from fastpipe.sources.annotations.coco_annotations import PANOPTIC
 from fastpipe.sources.annotations.coco_folders import begins_like_coco
+from fastpipe.sources.column_choice import find_image_like_columns
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import Names, names_in, shared_folders
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_among
+from fastpipe.sources.folders.folder_formats import possible_formats
 from fastpipe.sources.folders.folder_roles import (
     enter_only_folders,
     has_pictures,
     is_called_target,
 )
-from fastpipe.sources.folders.splits import FEW, first_paths, meaning_of_split
+from fastpipe.sources.folders.splits import (
+    FEW,
+    are_called_like_parts,
+    first_paths,
+    meaning_of_split,
+)
 from fastpipe.sources.listing import Assumption, Listing
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.tables.json_mappings import find_json_mapping
-from fastpipe.sources.tables.listed_images import has_only_ids, lists_images
+from fastpipe.sources.tables.listed_images import (
+    first_cells,
+    has_only_ids,
+    lists_images,
+)
+from fastpipe.sources.tables.split_column import has_splits
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 
 # Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
@@ -222,6 +235,12 @@ def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotation
             pairs.append(pair)
     # Packing refuses a folder with several kinds of labels, unless the user names one.
     are_several_kinds = len({pair.kind for pair in pairs}) > 1
+    if pairs and not are_several_kinds:
+        try:
+            formats = possible_formats(above, names, SourceOptions())
+            are_several_kinds = len(formats) > 1
+        except PackError:
+            are_several_kinds = True
     for pair in pairs:
         command = f"fastpipe pack {shlex.quote(str(above))} DST"
         if are_several_kinds:
@@ -408,6 +427,8 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
         )
     if _is_coco(path) or is_table or is_mapping:
         command = _pack_command(path, images)
+        if is_table:
+            command += _options_of_table(path, listed, images)
         return _Annotations(
             str(path), content, f"To pack what it says: {command}", _TABLE
         )
@@ -418,11 +439,50 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
     return _Annotations(str(path), content, remedy, _LIST)
 
 
+def _lie_in_parts(folder: Path, images: Path) -> bool:
+    """Whether images are in one of several parts of a folder, such as images_001 of NIH."""
+    if folder == images or not images.is_relative_to(folder):
+        return False
+    return are_called_like_parts(names_in(folder, FEW).folders)
+
+
+def _options_of_table(table: Path, listed: list[str], images: Path) -> str:
+    """The options without which a table cannot be packed: the column of images, and the split."""
+    rows = first_cells(table)
+    if not rows:
+        return ""
+    options = ""
+    columns = list(rows[0])
+    names = {os.path.splitext(name)[0] for name in listed}
+    image_columns = []
+    for column in columns:
+        # Not a column of masks, which may lie beside the images.
+        stems = {_stem_of(row.get(column, "")) for row in rows}
+        if names & stems and not is_called_target(column.partition("_")[0]):
+            image_columns.append(column)
+    known_columns = find_image_like_columns(columns, SourceOptions())
+    if image_columns and not set(image_columns) & set(known_columns):
+        options += f" --image-column {quote_for_shell(image_columns[0])}"
+    for column in columns:
+        if has_splits(column, {row.get(column, "") for row in rows}):
+            split = images.name if meaning_of_split(images.name) else "all"
+            options += f" --split {quote_for_shell(split)}"
+            break
+    return options
+
+
+def _stem_of(written_path: str) -> str:
+    name = written_path.replace("\\", "/").rpartition("/")[2]
+    return os.path.splitext(name)[0]
+
+
 def _pack_command(annotations: Path, images: Path, *, is_folder: bool = False) -> str:
     """The command that packs images with annotations elsewhere."""
     command = f"fastpipe pack {shlex.quote(str(annotations))} DST"
     if is_folder:
         command += " --format annotations"
+    elif _lie_in_parts(annotations.parent, images):
+        return command  # the images of the other parts are looked for, too
     return f"{command} --image-root {shlex.quote(str(images))}"
 
 
