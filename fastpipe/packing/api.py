@@ -47,6 +47,7 @@ ADD_OPTIONS = (
     "first_label",
     "classes_from",
     "unlisted",
+    "bad_boxes",
     "encoding",
     "workers",
     "on_error",
@@ -95,6 +96,7 @@ def pack(
     box_format: str | None = None,
     run_order: str | None = None,
     unlisted: str | None = None,
+    bad_boxes: str | None = None,
     encoding: str | None = None,
     workers: int | None = None,
     max_size: int | None = None,
@@ -175,6 +177,10 @@ def pack(
         unlisted: of a table: images that lie in the folders of its images and have no row: "drop"
             them, or "keep" them as images without boxes and without a label; None: drop them, and
             the summary counts them.
+        bad_boxes: of boxes that end more than a pixel outside their image, or that cannot be read,
+            such as a line of YOLO with a class that does not exist: "reject" the image; "clip" cuts
+            boxes at the border of the image, and drops what lies outside or cannot be read; "drop"
+            drops all of these boxes. The summary counts them. None: "reject".
         encoding: of the text of a table (CSV, TSV, lists, JSONL, JSON), as Python calls it, such as
             "cp1252"; None: UTF-8, or UTF-16 where its first bytes say so.
         workers: number of threads; None: the CPUs granted to this process.

@@ -31,17 +31,22 @@ class ClassNames:
     labels: tuple[str, ...]
     # Name of a field, and the names of its classes.
     fields: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    # The names of the values of masks, "" for values without one; () if they are those of `labels`.
+    values: tuple[str, ...] = ()
 
     def recorded(self) -> dict[str, Any]:
         """As dataset.json has them."""
         fields = {name: list(names) for name, names in self.fields}
-        return {"labels": list(self.labels), "fields": fields}
+        recorded = {"labels": list(self.labels), "fields": fields}
+        if self.values:
+            recorded["values"] = list(self.values)
+        return recorded
 
     @classmethod
     def of_recorded(cls, record: Mapping[str, Any]) -> ClassNames:
         """The reverse of `recorded`."""
         fields = tuple((name, tuple(names)) for name, names in record["fields"].items())
-        return cls(tuple(record["labels"]), fields)
+        return cls(tuple(record["labels"]), fields, tuple(record.get("values", ())))
 
 
 def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
@@ -210,7 +215,7 @@ def _with_given_names(
     if field.kind not in CLASS_KINDS:
         return field
     if field.kind == "mask" and not field.names:
-        return field  # the numbers in its pixels may be anything
+        return _with_names_of_values(listing, field, given, assumptions)
     names = dict(given.fields).get(field.name)
     if names is None and listing.classes:
         # The given names are those of the labels, and say nothing of this field.
@@ -256,6 +261,26 @@ def _with_given_names(
             "background. Take the names from a packed dataset with such masks"
         )
     return _renumber_field(field, names, numbers)
+
+
+def _with_names_of_values(
+    listing: Listing,
+    field: SourceField,
+    given: ClassNames,
+    assumptions: list[Assumption],
+) -> SourceField:
+    """A field of masks, whose pixels have numbers, with the given name of each number."""
+    names = dict(given.fields).get(field.name)
+    others = [other for other in listing.fields if other.kind in CLASS_KINDS]
+    # Names that are given for labels or boxes say nothing of the numbers in a mask.
+    if names is None and not listing.classes and len(others) == 1:
+        names = given.values or given.labels
+    if not names or field.has_object_numbers:
+        return field
+    meanings = [f"{number} is {name!r}" for number, name in enumerate(names) if name]
+    text = f"classes of the field {field.name}: {first_names(meanings, _MAX_SHOWN)}"
+    assumptions.append(Assumption(text, _OPTION))
+    return field._replace(names=tuple(names))
 
 
 def _are_masks_drawn(listing: Listing, field: SourceField) -> bool:

@@ -17,6 +17,7 @@ from fastpipe.sources.files import SourcePath, open_binary, source_path
 from fastpipe.sources.folders.folder_lists import clean_class_names
 from fastpipe.sources.kinds import class_folders, list_sources
 from fastpipe.sources.listing import SourceField
+from fastpipe.sources.numbered_classes import parse_numbered_names
 from fastpipe.sources.options import SourceOptions
 from fastpipe.store.remote.options import RemoteOptions
 
@@ -46,8 +47,8 @@ def class_names(given: Any, remote: RemoteOptions | None = None) -> ClassNames:
     elif path.is_dir() or format_of(path.name) is not None:
         names = _names_in_source(path)
     else:
-        names = ClassNames(_names_in_text_file(path, option))
-    if not names.labels and not names.fields:
+        names = _names_in_text_file(path, option)
+    if not names.labels and not names.fields and not names.values:
         raise ConfigError(f"{option}: it has no names of classes; {_EXPECTED}")
     return names
 
@@ -113,8 +114,11 @@ def _names_of_fields(
     return tuple(names_of_fields)
 
 
-def _names_in_text_file(path: SourcePath, option: str) -> tuple[str, ...]:
-    """The names in the lines of a text file. The number of a class is that of its line."""
+def _names_in_text_file(path: SourcePath, option: str) -> ClassNames:
+    """The names in the lines of a text file. The number of a class is that of its line.
+
+    The numbers in the lines, if there are any, are those of the values of masks.
+    """
     if path.name.lower().endswith(_OTHER_ENDINGS):
         raise ConfigError(
             f"{option}: it is no text file with a name on each line; {_EXPECTED}"
@@ -140,4 +144,12 @@ def _names_in_text_file(path: SourcePath, option: str) -> tuple[str, ...]:
             f"{option}: line {names.index('') + 1} is empty; the number of a class is that of its "
             "line"
         )
-    return check_names(clean_class_names(names), option)
+    values = parse_numbered_names(names)
+    try:
+        labels = check_names(clean_class_names(names), option)
+    except ConfigError:
+        # Several values of a mask may have one name.
+        if not values:
+            raise
+        labels = ()
+    return ClassNames(labels, values=values)

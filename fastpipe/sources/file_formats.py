@@ -56,6 +56,7 @@ UNREAD_ENDINGS = {
     ".mov": "a video",
     ".mkv": "a video",
     ".mat": "a file of MATLAB",
+    ".geojson": "a file of GeoJSON, with coordinates of the earth and not of pixels",
 }
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")  # between the words of a file's name
 

@@ -162,7 +162,12 @@ def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:
     # Folders that may have the names of the classes.
     tops = [root, *_folders_around(source)]
     return list_yolo(
-        pair, options.split, tops, options.first_label or 0, options.fields
+        pair,
+        options.split,
+        tops,
+        options.first_label or 0,
+        options.fields,
+        drops_bad_lines=options.keeps_images,
     )
 
 
@@ -189,7 +194,13 @@ def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
             continue  # a split for a contest, say, has no annotations
         if other.pair is not None:
             pairs_of_others.append(other.pair)
-    listing = list_voc(root, pair, options.split, pairs_of_others)
+    listing = list_voc(
+        root,
+        pair,
+        options.split,
+        pairs_of_others,
+        drops_bad_objects=options.keeps_images,
+    )
 
     # VOC has masks beside the annotations.
     for other_pair in pair_folders(root, names_in(root)):
@@ -205,8 +216,11 @@ def _list_annotations(source: Recognised, options: SourceOptions) -> Listing:
             f"{source.root}: files of annotation tools are not read by URL: copy them to a folder of "
             "this machine"
         )
+    other_files: list[SourcePath] = []
+    for files in source.other_files.values():
+        other_files += [file for file in files if file not in source.files]
     return list_annotated_images(
-        source.root, source.files, options, is_file=source.is_file
+        source.root, source.files, options, other_files, is_file=source.is_file
     )
 
 

@@ -155,6 +155,9 @@ def list_sources(
         unread = describe_unread(
             source,
             are_colours_read=any(field.colours for field in listing.fields),
+            have_values_names=all(
+                field.names for field in listing.fields if field.kind == "mask"
+            ),
             image_folders=image_folders,
         )
         listing = add_assumptions(listing, unread)

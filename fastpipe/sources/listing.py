@@ -99,6 +99,8 @@ class SourceField(NamedTuple):
         box_format: of boxes in an object, one of BOX_FORMATS; "": xywh.
         colours: of masks with a colour for each class: red, green and blue by number; else ().
         run_order: of masks that are texts with run lengths, one of RUN_ORDERS; "": columns.
+        is_per_box: its value is a list with an entry for each box of the sample.
+        has_object_numbers: of masks: pixels have the number of their object, not of its class.
     """
 
     name: str
@@ -113,6 +115,8 @@ class SourceField(NamedTuple):
     box_format: str = ""
     run_order: str = ""
     colours: tuple[tuple[int, int, int], ...] = ()
+    is_per_box: bool = False
+    has_object_numbers: bool = False
 
 
 class Assumption(NamedTuple):

@@ -49,10 +49,15 @@ def matlab_remedy(name: str) -> str:
     """What to do with the labels in a file of MATLAB."""
     file = name.rpartition("/")[2]
     program = ""
+    more = ""
     image_folder = ""
     if file.lower() == "imagelabels.mat":
         program = _FLOWERS
         image_folder = "jpg"
+        more = (
+            ". setid.mat beside it has the splits, by the numbers of the images: trnid, valid and "
+            "tstid; with a column split in the CSV file, --split picks one"
+        )
     elif _CARS_NAME.fullmatch(file) and file.lower() != _CARS_TEST:
         program = _CARS.replace("NAME", file)
         image_folder = file.partition("_annos")[0]
@@ -65,5 +70,5 @@ def matlab_remedy(name: str) -> str:
         "write a CSV file with the columns path and label, and pack that. In the folder of this "
         f'file, run: python -c "{program}" > labels.csv; then: fastpipe pack labels.csv DST '
         f"--image-root {image_folder} --first-label 1, with the path of your folder "
-        f"{image_folder}"
+        f"{image_folder}{more}"
     )

@@ -33,6 +33,13 @@ BOX_FORMATS = ("xyxy", "xywh", "cxcywh")
 DROP = "drop"
 KEEP = "keep"
 UNLISTED = (DROP, KEEP)
+# What becomes of an image with a box that does not lie inside it, or that cannot be read: the image
+# is rejected, the box is cut at the border, or it is dropped. What clip cannot cut, it drops.
+REJECT = "reject"
+CLIP = "clip"
+BAD_BOXES = (REJECT, CLIP, DROP)
+# Behind the reason why such an image is rejected.
+KEEP_IMAGE = "--bad-boxes clip or drop packs the image all the same"
 # Options that dataset.json records unchanged.
 _RECORDED = (
     "format",
@@ -47,6 +54,7 @@ _RECORDED = (
     "box_format",
     "run_order",
     "unlisted",
+    "bad_boxes",
     "encoding",
 )
 _TEXTS = (
@@ -85,6 +93,8 @@ class SourceOptions:
         run_order: of the pixels in run lengths, one of RUN_ORDERS; None: what the sizes of some
             pictures show. Note [order of runs]
         unlisted: of images without a row, one of UNLISTED; None: DROP, with an assumption.
+        bad_boxes: of boxes that do not lie inside their image or cannot be read, one of BAD_BOXES;
+            None: REJECT.
         encoding: of the text of a table; None: UTF-8, or UTF-16 if its first bytes say so.
         remote: how a URL is read; None: by the defaults.
     """
@@ -104,6 +114,7 @@ class SourceOptions:
     box_format: str | None = None
     run_order: str | None = None
     unlisted: str | None = None
+    bad_boxes: str | None = None
     encoding: str | None = None
     remote: RemoteOptions | None = None
 
@@ -119,6 +130,8 @@ class SourceOptions:
             choice("run_order", self.run_order, RUN_ORDERS)
         if self.unlisted is not None:
             choice("unlisted", self.unlisted, UNLISTED)
+        if self.bad_boxes is not None:
+            choice("bad_boxes", self.bad_boxes, BAD_BOXES)
         self._check_texts()
 
     def _check_texts(self) -> None:
@@ -153,6 +166,11 @@ class SourceOptions:
                 f"{self.encoding!r}",
                 option="encoding",
             )
+
+    @property
+    def keeps_images(self) -> bool:
+        """Whether images with boxes that cannot be read are packed without these boxes."""
+        return self.bad_boxes in (CLIP, DROP)
 
     @property
     def field_columns(self) -> set[str]:

@@ -22,6 +22,7 @@ _TABLE_OPTIONS = (
     "separator",
     "unlisted",
     "box_format",
+    "bad_boxes",
 )
 _MANIFEST_OPTIONS = (
     *_TABLE_OPTIONS,
@@ -42,17 +43,32 @@ OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
         "split",
         "split_list",
         "coordinates",
+        "bad_boxes",
     ),
     "metadata": _MANIFEST_OPTIONS,
     "csv": _MANIFEST_OPTIONS,
     "jsonl": _MANIFEST_OPTIONS,
     "parquet": _TABLE_OPTIONS,
     "arrow": _TABLE_OPTIONS,
-    "coco": ("fields", "image_root", "split", "split_list", "coordinates"),
-    "voc": ("split", "split_list", "coordinates"),
-    "yolo": ("fields", "split", "split_list", "coordinates", "first_label"),
+    "coco": ("fields", "image_root", "split", "split_list", "coordinates", "bad_boxes"),
+    "voc": ("split", "split_list", "coordinates", "bad_boxes"),
+    "yolo": (
+        "fields",
+        "split",
+        "split_list",
+        "coordinates",
+        "first_label",
+        "bad_boxes",
+    ),
     "masks": ("fields", "split", "split_list", "coordinates"),
-    "annotations": ("image_root", "split", "split_list", "coordinates", "unlisted"),
+    "annotations": (
+        "image_root",
+        "split",
+        "split_list",
+        "coordinates",
+        "unlisted",
+        "bad_boxes",
+    ),
 }
 # Formats of which one file may have several splits.
 _SPLITS_IN_FILE = (

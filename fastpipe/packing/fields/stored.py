@@ -37,7 +37,7 @@ from fastpipe.packing.fields.placement import (
     frame_of_file,
     turned_size,
 )
-from fastpipe.packing.fields.values import Boxes
+from fastpipe.packing.fields.values import Boxes, describe_outside, find_outside
 from fastpipe.sources.listing import SHOWN
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.sources.picture.pillow import OpenedImage
@@ -156,18 +156,8 @@ def shortest_floats(numbers: Float32s) -> Any:
 def _place_boxes(value: Boxes, placement: Placement) -> dict[str, Any]:
     """Boxes as KEY.json has them. ImageError: a box lies outside its picture."""
     width, height = placement.size
-    x0, y0, x1, y1 = value.boxes.T
-    is_x_wrong = (x0 < 0) | (x1 < x0) | (x1 > width)
-    is_y_wrong = (y0 < 0) | (y1 < y0) | (y1 > height)
-    is_wrong = is_x_wrong | is_y_wrong
-    if is_wrong.any():
-        box_index = int(np.flatnonzero(is_wrong)[0])
-        box = value.boxes[box_index]
-        numbers = ", ".join(str(number) for number in box)
-        raise ImageError(
-            f"expected boxes x0, y0, x1, y1 inside the image, x0 <= x1 <= {width} and "
-            f"y0 <= y1 <= {height}; got {numbers} (box {box_index})"
-        )
+    if find_outside(value, width, height).any():
+        raise ImageError(describe_outside(value, width, height))
     note = {"boxes": shortest_floats(placement.boxes(value.boxes))}
     if value.labels is not None:
         note["labels"] = value.labels.tolist()

@@ -34,10 +34,18 @@ def naming_field(name: str) -> Iterator[None]:
 
 
 class Boxes(NamedTuple):
-    """(M, 4) float32 x0, y0, x1, y1, and (M,) int64 labels, if there are any."""
+    """(M, 4) float32 x0, y0, x1, y1, and (M,) int64 labels, if there are any.
+
+    Attributes:
+        may_leave_image: the source has such boxes, and they are cut off at the border.
+        num_cut, num_dropped: boxes that were cut or dropped as the user wants it.
+    """
 
     boxes: Float32s
     labels: Int64s | None
+    may_leave_image: bool = False
+    num_cut: int = 0
+    num_dropped: int = 0
 
 
 def clamp_boxes(value: Boxes, width: int, height: int) -> Boxes:
@@ -58,6 +66,25 @@ def cut_boxes(value: Boxes, width: int, height: int) -> Boxes:
     is_inside = (x1 > x0) & (y1 > y0)
     boxes = np.where(is_inside[:, None], cut, value.boxes)
     return value._replace(boxes=boxes)
+
+
+def find_outside(value: Boxes, width: int, height: int) -> NDArray[np.bool_]:
+    """(M,) whether each box does not lie inside the image, or has its edges exchanged."""
+    x0, y0, x1, y1 = value.boxes.T
+    is_x_wrong = (x0 < 0) | (x1 < x0) | (x1 > width)
+    is_y_wrong = (y0 < 0) | (y1 < y0) | (y1 > height)
+    is_outside: NDArray[np.bool_] = is_x_wrong | is_y_wrong
+    return is_outside
+
+
+def describe_outside(value: Boxes, width: int, height: int) -> str:
+    """The message about the first box that does not lie inside the image."""
+    box_index = int(np.flatnonzero(find_outside(value, width, height))[0])
+    numbers = ", ".join(str(number) for number in value.boxes[box_index])
+    return (
+        f"expected boxes x0, y0, x1, y1 inside the image, x0 <= x1 <= {width} and "
+        f"y0 <= y1 <= {height}; got {numbers} (box {box_index})"
+    )
 
 
 def parse_value(kind: str, value: object) -> Any:

@@ -192,7 +192,13 @@ def _publish_added(
     for entry in all_entries:
         tally.add(entry.tally)
     rejected = [(readable(path), reason) for path, reason in tally.rejected]
-    counts = {"assumed_shown": tally.assumed_shown, "transparent": tally.transparent}
+    counts = {
+        "assumed_shown": tally.assumed_shown,
+        "transparent": tally.transparent,
+        "deep": tally.deep,
+        "cut_boxes": tally.cut_boxes,
+        "dropped_boxes": tally.dropped_boxes,
+    }
     assumed = (*grown.assumed, *assumed_of_images(counts))
     grown = replace(grown, rejected=rejected, assumed=assumed)
     entries = [entry for entry in all_entries if entry.tars]

@@ -25,6 +25,7 @@ _INHERITED = (
     "run_order",
     "coordinates",
     "first_label",
+    "bad_boxes",
 )
 
 

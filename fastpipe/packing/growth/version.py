@@ -202,11 +202,13 @@ class Version:
             changes=dict(counts["reencoded"]),
             pngs=dict(counts["png"]),
             oriented=counts["exif_oriented"],
-            # Datasets of older versions of fastpipe do not have two of the counts.
+            # Datasets of older versions of fastpipe do not have all of the counts.
             assumed_shown=counts.get("assumed_shown", 0),
             stray_bytes=counts["stray_bytes"],
             multi_frame=counts["multi_frame"],
             transparent=counts.get("transparent", 0),
+            cut_boxes=counts.get("cut_boxes", 0),
+            dropped_boxes=counts.get("dropped_boxes", 0),
             rejected=rejected,
         )
 

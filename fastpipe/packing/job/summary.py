@@ -94,6 +94,7 @@ def publish(
         on_file=shards.on_published_file,
     )
     journal.clear()
+    counts = {**info["counts"], "deep": entries.tally.deep}
     return Summary(
         info=info,
         tally=entries.tally,
@@ -101,7 +102,7 @@ def publish(
         seconds=time.monotonic() - started,
         stray=facts.stray,
         dropped=facts.dropped,
-        assumed=(*facts.assumed, *assumed_of_images(info["counts"])),
+        assumed=(*facts.assumed, *assumed_of_images(counts)),
         resumed=shards.resumed,
         uploaded_bytes=journal.store.uploaded_bytes,
     )
@@ -122,7 +123,10 @@ def summarize_existing(info: dict[str, Any], facts: Facts, started: float) -> Su
 
 
 def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:
-    """What was assumed about images when they were read, by the "counts" of dataset.json."""
+    """What was assumed about images when they were read, by the "counts" of dataset.json.
+
+    "deep" is only in `Tally`: images of 16 bits by the bits of their largest value.
+    """
     assumptions = []
     shown = counts.get("assumed_shown", 0)
     if shown:
@@ -132,6 +136,16 @@ def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:
             "not as it is stored"
         )
         assumptions.append(Assumption(text, "--coordinates shown or stored"))
+    cut = counts.get("cut_boxes", 0)
+    dropped = counts.get("dropped_boxes", 0)
+    if cut or dropped:
+        changes = []
+        if cut:
+            changes.append(f"{cut:,} cut at the border of their image")
+        if dropped:
+            changes.append(f"{dropped:,} dropped, outside it or not readable")
+        text = f"boxes: {', '.join(changes)}"
+        assumptions.append(Assumption(text, "--bad-boxes reject"))
     transparent = counts.get("transparent", 0)
     if transparent:
         images = format_count(transparent, "image")
@@ -141,7 +155,28 @@ def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:
             "hidden there show"
         )
         assumptions.append(Assumption(text, "--background white"))
+    deep = counts.get("deep", {})
+    if deep:
+        assumptions.append(_describe_deep_images(deep))
     return assumptions
+
+
+def _describe_deep_images(counts: Mapping[str, int]) -> Assumption:
+    """Says that images have 16 bits, of which a loader gives 8 by default.
+
+    `counts`: images by the number of bits of their largest value.
+    """
+    bits = max(map(int, counts))
+    images = format_count(sum(counts.values()), "image")
+    verb = "has" if images.startswith("1 ") else "have"
+    looks = ""
+    if bits < 16:
+        looks = ", so they are dark"
+    return Assumption(
+        f"{images} {verb} 16 bits a channel, with values of up to {bits} bits (below {1 << bits:,}). A "
+        f"loader divides them by 256{looks}; its options dtype=torch.uint16 or torch.float32, with "
+        'channels="gray" for gray images, keep all bits'
+    )
 
 
 def tell_assumed(source: object, assumed: Iterable[Assumption]) -> None:

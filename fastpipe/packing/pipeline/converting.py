@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.dataset.format.sample_layout import identity_of
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.packing.fields.placement import Frame
+from fastpipe.packing.fields.bad_boxes import BoxChanges, BoxRule, settle_boxes
+from fastpipe.packing.fields.placement import Frame, size_in
 from fastpipe.packing.fields.stored import FieldValues
 from fastpipe.packing.fields.values import naming_field
 from fastpipe.packing.pipeline.ahead import Ahead, read_ahead
@@ -91,6 +92,7 @@ def _convert_files_ahead(
     converted_few: dict[str, Outcome],
 ) -> Ahead[Source, Outcome]:
     default_frame = _default_frame(listing, options)
+    box_rule = BoxRule.of(listing.fields, options.source.bad_boxes)
 
     def convert_file(source: Source) -> Outcome:
         if source.path in converted_few:
@@ -105,6 +107,7 @@ def _convert_files_ahead(
             listing.kinds,
             listing.classes,
             source.identity,
+            box_rule,
         )
 
     def size_bytes(source: Source) -> int:
@@ -130,6 +133,7 @@ def _convert_rows_ahead(
     listing: TableListing, options: PackOptions
 ) -> Ahead[Row, Outcome]:
     default_frame = _default_frame(listing, options)
+    box_rule = BoxRule.of(listing.fields, options.source.bad_boxes)
 
     def convert_row(row: Row) -> Outcome:
         return convert_sample(
@@ -140,6 +144,7 @@ def _convert_rows_ahead(
             options.encode,
             listing.kinds,
             listing.classes,
+            box_rule=box_rule,
         )
 
     return Ahead(convert_row, options.threads, _row_size_bytes)
@@ -169,6 +174,7 @@ def convert_sample(
     kinds: Mapping[str, str],
     classes: Sequence[str],
     identity: int | None = None,
+    box_rule: BoxRule | None = None,
 ) -> Outcome:
     """Converts one picture and the values of its fields, or says why it cannot be packed.
 
@@ -182,6 +188,8 @@ def convert_sample(
         kinds: name -> kind of the fields.
         classes: names of the classes, by label.
         identity: of the picture's source, if it was packed before; None: it is made of the bytes.
+        box_rule: for boxes of a source that do not lie inside their image; None: a program gives
+            the values, and they stay as they are.
 
     Raises:
         PackError: not the sample is at fault, but the memory, the disk or the network.
@@ -196,12 +204,20 @@ def convert_sample(
         if identity is None:
             identity = _identity(data)
         # The values come last, because they are placed on the packed picture.
-        frame, values = read_values(packed)
+        frame, remaining_values = read_values(packed)
+        values = {}
+        for field in kinds:
+            with naming_field(field):
+                values[field] = next(remaining_values)
+        box_changes = BoxChanges()
+        if box_rule is not None:
+            size = size_in(frame, packed)
+            box_changes = settle_boxes(values, kinds, size, box_rule)
         field_values = FieldValues(packed, encode, frame)
         stored = []
         for field, kind in kinds.items():
             with naming_field(field):
-                stored.append(field_values.store(kind, next(values)))
+                stored.append(field_values.store(kind, values[field]))
         class_name = None
         if 0 <= sample.label < len(classes):
             class_name = classes[sample.label]
@@ -209,6 +225,8 @@ def convert_sample(
             packed,
             values=tuple(stored),
             assumed_shown=field_values.assumed,
+            cut_boxes=box_changes.cut,
+            dropped_boxes=box_changes.dropped,
             identity=identity,
             class_name=class_name,
         )

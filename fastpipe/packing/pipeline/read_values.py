@@ -19,9 +19,8 @@ from fastpipe.packing.fields.placement import (
     sizes_of,
 )
 from fastpipe.packing.fields.values import (
+    Boxes,
     check_value_size,
-    clamp_boxes,
-    cut_boxes,
     parse_value,
 )
 from fastpipe.sources.annotations.run_lengths import COLUMNS
@@ -170,22 +169,23 @@ def _read_noted(
             boxes = []
             for x0, y0, x1, y1 in value["shares"]:
                 boxes.append([x0 * width, y0 * height, x1 * width, y1 * height])
-            value = {"boxes": boxes, "labels": value["labels"]}
+            value = {**value, "boxes": boxes}
+            del value["shares"]
         elif field.kind == "keypoints":
             value = [
                 [[x * width, y * height, seen] for x, y, seen in points]
                 for points in value["shares"]
             ]
 
-    # Boxes around shapes may end outside the image.
-    is_cut = False
-    if field.kind == "boxes" and isinstance(value, dict) and "cut" in value:
-        is_cut = value["cut"]
-        value = {name: value[name] for name in ("boxes", "labels")}
+    # Boxes around shapes may end outside the image. Boxes that cannot be read may have been dropped.
+    may_leave_image = False
+    num_dropped = 0
+    if field.kind == "boxes" and isinstance(value, dict):
+        value = dict(value)
+        may_leave_image = value.pop("cut", False)
+        num_dropped = value.pop("dropped", 0)
 
     parsed = parse_value(field.kind, value)
-    if field.kind == "boxes" and parsed is not None:
-        if is_cut:
-            parsed = cut_boxes(parsed, width, height)
-        return clamp_boxes(parsed, width, height)
+    if isinstance(parsed, Boxes):
+        return parsed._replace(may_leave_image=may_leave_image, num_dropped=num_dropped)
     return parsed

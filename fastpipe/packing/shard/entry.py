@@ -50,6 +50,9 @@ class Tally:
         stray_bytes: pictures whose source had bytes that belong to no segment.
         multi_frame: pictures whose source has several frames. The first one was packed.
         transparent: pictures that keep an alpha channel with pixels that are not opaque.
+        deep: pictures of 16 bits a channel, by the number of bits of their largest value.
+        cut_boxes: boxes that were cut at the border of their picture.
+        dropped_boxes: boxes that were dropped, as they could not be cut or read.
         rejected: path and reason of each source that could not be packed.
     """
 
@@ -62,6 +65,9 @@ class Tally:
     stray_bytes: int = 0
     multi_frame: int = 0
     transparent: int = 0
+    deep: dict[str, int] = field(default_factory=dict)
+    cut_boxes: int = 0
+    dropped_boxes: int = 0
     rejected: list[tuple[str, str]] = field(default_factory=list)
 
     def count(self, packed: Packed) -> None:
@@ -78,6 +84,11 @@ class Tally:
         self.stray_bytes += packed.stray_bytes
         self.multi_frame += packed.multi_frame
         self.transparent += packed.transparent
+        if packed.deep_bits:
+            bits = str(packed.deep_bits)
+            self.deep[bits] = self.deep.get(bits, 0) + 1
+        self.cut_boxes += packed.cut_boxes
+        self.dropped_boxes += packed.dropped_boxes
 
     def add(self, other: Tally) -> None:
         """Adds the counts of other sources."""

@@ -18,6 +18,7 @@ from fastpipe.sources.annotations.run_lengths import RUN_ORDERS
 from fastpipe.sources.classes_from import ClassesFrom, class_names
 from fastpipe.sources.listing import SHOWN
 from fastpipe.sources.options import (
+    BAD_BOXES,
     BOX_FORMATS,
     COORDINATES,
     UNLISTED,
@@ -45,6 +46,7 @@ CHOICES = {
     "box_format": BOX_FORMATS,
     "run_order": RUN_ORDERS,
     "unlisted": UNLISTED,
+    "bad_boxes": BAD_BOXES,
     "executor": (THREADS, RAY),
     "by": ("path", "content"),
     "changed": ("error", "replace", "skip"),

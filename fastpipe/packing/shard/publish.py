@@ -203,7 +203,7 @@ def _describe_pack(
 
 def _describe_tally(tally: Tally) -> dict[str, Any]:
     """The entry "counts" of dataset.json."""
-    return {
+    counts = {
         "rejected": len(tally.rejected),
         "reencoded": dict(sorted(tally.changes.items())),
         "png": dict(sorted(tally.pngs.items())),
@@ -213,6 +213,15 @@ def _describe_tally(tally: Tally) -> dict[str, Any]:
         "multi_frame": tally.multi_frame,
         "transparent": tally.transparent,
     }
+    # Few datasets have them, and older versions know neither.
+    rare_counts = {
+        "cut_boxes": tally.cut_boxes,
+        "dropped_boxes": tally.dropped_boxes,
+    }
+    for name, count in rare_counts.items():
+        if count:
+            counts[name] = count
+    return counts
 
 
 def read_rejected(dataset: SourcePath, version: int = 1) -> list[dict[str, str]]:

@@ -20,7 +20,7 @@ from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import SourcePath, not_a_folder, shared_folders
 from fastpipe.sources.folders.splits import choose_split, first_paths
 from fastpipe.sources.listing import Assumption, Listing, SourceField, add_assumptions
-from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.options import KEEP, KEEP_IMAGE, SourceOptions
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.row_paths import is_name
 from fastpipe.sources.tables.rows import Row, row_name
@@ -46,7 +46,12 @@ class _Entry(NamedTuple):
 
 
 def list_annotated_images(
-    root: Path, files: Sequence[SourcePath], options: SourceOptions, *, is_file: bool
+    root: Path,
+    files: Sequence[SourcePath],
+    options: SourceOptions,
+    other_files: Sequence[SourcePath] = (),
+    *,
+    is_file: bool,
 ) -> Listing:
     """Lists the images that files of a tool annotate, in no order.
 
@@ -54,6 +59,7 @@ def list_annotated_images(
         root: the folder that the user passes, or the file.
         files: of annotations, or folders with a file for each image.
         options: the user's options.
+        other_files: as `files`, of other splits.
         is_file: the user passes the file.
 
     Raises:
@@ -70,8 +76,14 @@ def list_annotated_images(
     entries: list[_Entry] = []
     for path in files:
         entries += _read(Path(str(path)), reader_name)
-    all_images = [entry.image for entry in entries]
+    all_entries = entries
     entries = _of_split(entries, root, options.split)
+    others = [
+        entry for entry in all_entries if entry.image.split != entries[0].image.split
+    ]
+    others += _read_other_files(other_files, reader_name)
+    if not options.keeps_images:
+        _reject_bad_objects(entries)
     annotated = [entry for entry in entries if entry.image.is_annotated]
     if not annotated:
         raise PackError(f"{readable(str(first))} has no image that is annotated")
@@ -93,14 +105,25 @@ def list_annotated_images(
     else:
         pictures = Pictures(image_root or root)
         paths = _paths_of(annotated, pictures, reader)
+    rows_of_others = _rows_of_others(others, pictures, reader)
+    all_images = [entry.image for entry in (*entries, *others)]
     listing = _list(
-        annotated, paths, pictures.root, options, all_images, reader.classes
+        annotated,
+        paths,
+        pictures.root,
+        options,
+        all_images,
+        reader.classes,
+        rows_of_others,
     )
     unannotated_count = len(entries) - len(annotated)
     if unannotated_count:
+        fate = "left out"
+        if options.unlisted == KEEP:
+            fate = "packed without annotations, as --unlisted keep says"
         text = (
             f"images that nobody has annotated: {unannotated_count:,} of {len(entries):,}; they are "
-            "left out"
+            f"{fate}"
         )
         listing = add_assumptions(listing, [Assumption(text)])
     return listing
@@ -131,6 +154,38 @@ def _of_split(entries: list[_Entry], root: Path, split: str | None) -> list[_Ent
         return entries
     chosen = choose_split(root, split, dict.fromkeys(sorted(splits)))
     return [entry for entry in entries if entry.image.split == chosen]
+
+
+def _reject_bad_objects(entries: Sequence[_Entry]) -> None:
+    """Rejects the images with an object that cannot be read."""
+    for entry in entries:
+        for problem in entry.image.object_problems:
+            entry.image.reject(f"{problem}; {KEEP_IMAGE}")
+
+
+def _read_other_files(files: Sequence[SourcePath], reader_name: str) -> list[_Entry]:
+    """The entries of files about other splits."""
+    entries: list[_Entry] = []
+    for path in files:
+        try:
+            entries += _read(Path(str(path)), reader_name)
+        except PackError:
+            continue  # the user has not asked for this split
+    return entries
+
+
+def _rows_of_others(
+    others: Sequence[_Entry], pictures: Pictures, reader: Reader
+) -> list[Row]:
+    """Rows of the images of other splits, which are not images without a row."""
+    if not others:
+        return []
+    paths = _paths_of(others, pictures, reader)
+    return [
+        Row(entry.where, path=path, is_of_another=True)
+        for entry, path in zip(others, paths, strict=True)
+        if isinstance(path, str)
+    ]
 
 
 def _pictures_around(
@@ -294,12 +349,14 @@ def _list(
     options: SourceOptions,
     all_images: Sequence[AnnotatedImage],
     classes: Sequence[str],
+    rows_of_others: Sequence[Row],
 ) -> Listing:
     """Lists the images of a split, or all.
 
     Args:
         all_images: also those of other splits, which have the same classes.
         classes: their names, if the format says them.
+        rows_of_others: the images of other splits.
     """
     valid = [entry.image for entry in entries if entry.image.problem is None]
     known = [
@@ -316,7 +373,7 @@ def _list(
     if has_boxes:
         fields.append(SourceField(BOXES, "boxes", names=tuple(classes)))
     if has_attributes and has_boxes:
-        fields.append(SourceField(_ATTRIBUTES, "json"))
+        fields.append(SourceField(_ATTRIBUTES, "json", is_per_box=True))
     if tags and not are_labels:
         fields.append(SourceField(_TAGS, "classes", names=tuple(tags)))
 
@@ -336,6 +393,8 @@ def _list(
         }
         if image.may_leave_image or image.around:
             boxes["cut"] = True
+        if image.object_problems:
+            boxes["dropped"] = len(image.object_problems)
         values: dict[str, Any] = {
             BOXES: boxes,
             _ATTRIBUTES: image.attributes,
@@ -344,6 +403,10 @@ def _list(
         values = {name: value for name, value in values.items() if name in names}
         label = image.tags[0] if are_labels else None
         rows.append(Row(entry.where, values, path=path, label=label, size=image.size))
+    if are_labels:
+        # Classes of whole images are numbered by the tags of all splits, too.
+        for image in known:
+            rows.append(Row("", label=image.tags[0], is_of_another=True))
 
     kept_values: dict[str, Any] = {
         BOXES: {"boxes": [], "labels": []},
@@ -353,6 +416,7 @@ def _list(
     unlisted = Unlisted(
         options.unlisted,
         {name: value for name, value in kept_values.items() if name in names},
+        lambda: rows_of_others,
     )
     return list_rows(
         image_root,

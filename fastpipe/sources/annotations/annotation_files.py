@@ -33,6 +33,7 @@ SIDECAR_ENDINGS = (
     ".gt",
     ".ann",
     ".odgt",
+    ".geojson",
 )
 # At the start of a file these many bytes are enough to recognise its tool.
 TOOL_BYTES = 1 << 16
@@ -103,6 +104,7 @@ _VISDRONE = AnnotationTool("label files of VisDrone", _PACK_BOTH, "VisDrone")
 _CROWD_HUMAN = AnnotationTool(
     "CrowdHuman's annotations (a line for each image)", _PACK_BOTH, "CrowdHuman"
 )
+_XVIEW = AnnotationTool("the GeoJSON of xView", _PACK_BOTH, "xView")
 _GROUND_TRUTH = AnnotationTool(
     "ImageNet's ground truth (a number for each image, in the order of their names)",
     "write a CSV file with a row for each image (path,label). " + GROUND_TRUTH_REMEDY,
@@ -157,6 +159,7 @@ _PATTERNS = (
     ),
     (_BDD, (rb'"(?:box2d|poly2d)"\s*:',)),
     (_CROWD_HUMAN, (rb'"gtboxes"\s*:',)),
+    (_XVIEW, (rb'"bounds_imcoords"\s*:',)),
     (_CVAT, (rb"<annotations\b", rb"<(?:image|track|meta)\b")),
     (_VOC, (rb"<annotation\b", rb"<(?:object|filename|size)\b")),
 )

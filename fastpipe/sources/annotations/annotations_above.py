@@ -33,20 +33,34 @@ from fastpipe.sources.annotations.annotation_folders import (
     is_called_images,
     pair_folders,
 )
+from fastpipe.sources.annotations.coco_annotations import PANOPTIC
 from fastpipe.sources.annotations.coco_folders import begins_like_coco
+from fastpipe.sources.column_choice import find_image_like_columns
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import Names, names_in, shared_folders
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_among
+from fastpipe.sources.folders.folder_formats import possible_formats
 from fastpipe.sources.folders.folder_roles import (
     enter_only_folders,
     has_pictures,
     is_called_target,
 )
-from fastpipe.sources.folders.splits import FEW, first_paths, meaning_of_split
+from fastpipe.sources.folders.splits import (
+    FEW,
+    are_called_like_parts,
+    first_paths,
+    meaning_of_split,
+)
 from fastpipe.sources.listing import Assumption, Listing
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.tables.json_mappings import find_json_mapping
-from fastpipe.sources.tables.listed_images import has_only_ids, lists_images
+from fastpipe.sources.tables.listed_images import (
+    first_cells,
+    has_only_ids,
+    lists_images,
+)
+from fastpipe.sources.tables.split_column import has_splits
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 
 # Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
@@ -56,7 +70,7 @@ _LIST_FOLDER = re.compile(
     r"(?:.*[-_ ])?(?:imagesets|lists?|devkit(?:[-_ ].*)?|eval)",
     re.IGNORECASE,
 )
-_JSON_ENDINGS = (".json", ".jsonl", ".ndjson", ".odgt")
+_JSON_ENDINGS = (".json", ".geojson", ".jsonl", ".ndjson", ".odgt")
 _LIST_ENDINGS = (*SIDECAR_ENDINGS, ".jsonl", ".ndjson", ".lst", ".tab")
 # Folders above the images are searched down to this many levels.
 _MAX_LEVELS_BELOW = 2
@@ -221,6 +235,12 @@ def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotation
             pairs.append(pair)
     # Packing refuses a folder with several kinds of labels, unless the user names one.
     are_several_kinds = len({pair.kind for pair in pairs}) > 1
+    if pairs and not are_several_kinds:
+        try:
+            formats = possible_formats(above, names, SourceOptions())
+            are_several_kinds = len(formats) > 1
+        except PackError:
+            are_several_kinds = True
     for pair in pairs:
         command = f"fastpipe pack {shlex.quote(str(above))} DST"
         if are_several_kinds:
@@ -259,7 +279,8 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
         elif not is_far and path.parent != above:
             # MOT has the boxes of img1 in gt/gt.txt, by the numbers of the frames.
             tool = recognise_unread_tool(path)
-            if tool is not None:
+            # The files of tools that fastpipe reads name their images, and these name others.
+            if tool is not None and not tool.reader:
                 yield _Annotations(
                     str(path), tool.name, f"To keep what they say: {tool.remedy}", _TOOL
                 )
@@ -342,6 +363,10 @@ def _is_coco(path: Path) -> bool:
     return path.suffix.lower() == ".json" and begins_like_coco(path)
 
 
+def _is_panoptic(path: Path) -> bool:
+    return b'"segments_info"' in _read_start(path) or path.name.startswith("panoptic")
+
+
 def _is_about_folder(path: Path, images: Path) -> bool:
     """Whether a file of COCO is named after the folder of the images.
 
@@ -398,8 +423,17 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
     has_labels = _has_columns(path) and not has_only_ids(path)
     is_table = has_labels and lists_images(path, listed)
     is_mapping = path.suffix.lower() == ".json" and find_json_mapping(path) is not None
+    if _is_coco(path) and _is_panoptic(path):
+        return _Annotations(
+            str(path),
+            f"{content}: COCO's panoptic JSON",
+            PANOPTIC[0].upper() + PANOPTIC[1:],
+            _TOOL,
+        )
     if _is_coco(path) or is_table or is_mapping:
         command = _pack_command(path, images)
+        if is_table:
+            command += _options_of_table(path, listed, images)
         return _Annotations(
             str(path), content, f"To pack what it says: {command}", _TABLE
         )
@@ -410,11 +444,50 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
     return _Annotations(str(path), content, remedy, _LIST)
 
 
+def _lie_in_parts(folder: Path, images: Path) -> bool:
+    """Whether images are in one of several parts of a folder, such as images_001 of NIH."""
+    if folder == images or not images.is_relative_to(folder):
+        return False
+    return are_called_like_parts(names_in(folder, FEW).folders)
+
+
+def _options_of_table(table: Path, listed: list[str], images: Path) -> str:
+    """The options without which a table cannot be packed: the column of images, and the split."""
+    rows = first_cells(table)
+    if not rows:
+        return ""
+    options = ""
+    columns = list(rows[0])
+    names = {os.path.splitext(name)[0] for name in listed}
+    image_columns = []
+    for column in columns:
+        # Not a column of masks, which may lie beside the images.
+        stems = {_stem_of(row.get(column, "")) for row in rows}
+        if names & stems and not is_called_target(column.partition("_")[0]):
+            image_columns.append(column)
+    known_columns = find_image_like_columns(columns, SourceOptions())
+    if image_columns and not set(image_columns) & set(known_columns):
+        options += f" --image-column {quote_for_shell(image_columns[0])}"
+    for column in columns:
+        if has_splits(column, {row.get(column, "") for row in rows}):
+            split = images.name if meaning_of_split(images.name) else "all"
+            options += f" --split {quote_for_shell(split)}"
+            break
+    return options
+
+
+def _stem_of(written_path: str) -> str:
+    name = written_path.replace("\\", "/").rpartition("/")[2]
+    return os.path.splitext(name)[0]
+
+
 def _pack_command(annotations: Path, images: Path, *, is_folder: bool = False) -> str:
     """The command that packs images with annotations elsewhere."""
     command = f"fastpipe pack {shlex.quote(str(annotations))} DST"
     if is_folder:
         command += " --format annotations"
+    elif _lie_in_parts(annotations.parent, images):
+        return command  # the images of the other parts are looked for, too
     return f"{command} --image-root {shlex.quote(str(images))}"
 
 

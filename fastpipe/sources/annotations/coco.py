@@ -55,7 +55,9 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
     Annotations of several files with one id are one annotation.
     """
     requested = parse_fields(options.fields)
-    annotations = Annotations(paths, list_entries(requested))
+    annotations = Annotations(
+        paths, list_entries(requested), drops_bad_objects=options.keeps_images
+    )
     if requested is None:
         requested = list_default_fields(annotations)
     fields = [resolve_field(annotations, field) for field in requested]
@@ -89,14 +91,16 @@ def _rows(
 
     `is_labelled`: the class of the only annotation of an image is its label.
     """
+    has_boxes = any(field.kind == "boxes" for field in fields)
     for image_id, image in annotations.images.items():
         image_annotations = annotations.read_annotations(image_id)
         values: dict[str, Any] = {}
         problem = image.problem
+        objects = annotations.list_objects(image_annotations, has_boxes=has_boxes)
         for field in fields:
             try:
                 values[field.name] = read_field_value(
-                    annotations, field, image_id, image, image_annotations
+                    annotations, field, image_id, image, image_annotations, objects
                 )
             except ImageError as error:
                 # Of several problems of an image, the first one is reported.

@@ -32,7 +32,7 @@ IMAGE_ID = "image_id"
 _MAX_ENTRY_NAMES = 1000
 # json.dumps would make an encoder for each of millions of annotations.
 _encode_note = json.JSONEncoder(separators=(",", ":")).encode
-_PANOPTIC = (
+PANOPTIC = (
     "this is COCO's panoptic format (segments_info): its masks are PNGs of colours, which fastpipe "
     "does not read. Convert it to COCO's detection format, for example with panopticapi's "
     "panoptic2detection_coco_format.py, or write its masks with fastpipe.Writer"
@@ -77,9 +77,23 @@ class Annotations:
     the offset and size of each.
     """
 
-    def __init__(self, paths: Sequence[SourcePath], columns: Collection[str]) -> None:
-        """Reads the files. `columns`: the entries of annotations that are kept."""
+    def __init__(
+        self,
+        paths: Sequence[SourcePath],
+        columns: Collection[str],
+        *,
+        drops_bad_objects: bool = False,
+    ) -> None:
+        """Reads the files.
+
+        Args:
+            paths: the files.
+            columns: the entries of annotations that are kept.
+            drops_bad_objects: images are packed without the objects whose box or category cannot be
+                read.
+        """
         self.paths = paths
+        self._drops_bad_objects = drops_bad_objects
         # Rows without values, in the order of the first file; images of later files come last.
         self.images: dict[Id, Row] = {}
         self.written_ids: dict[Id, Id] = {}  # id -> the id as it stands in the file
@@ -142,9 +156,13 @@ class Annotations:
 
         Without a bbox it is the box around the segmentation.
         """
+        if not entry.get("bbox") and entry.get("segmentation"):
+            self.box_counts.around_segmentation += 1
+        return self._find_box(entry)
+
+    def _find_box(self, entry: Entry) -> list[float]:
         if entry.get("bbox") or not entry.get("segmentation"):
             return xyxy([entry.get("bbox")])[0]
-        self.box_counts.around_segmentation += 1
         return find_box_around(entry["segmentation"])
 
     def read_annotations(self, image_id: Id) -> list[Annotation]:
@@ -168,6 +186,27 @@ class Annotations:
                     continue
             annotations.append(Annotation(f"annotation {written_id!r:.40}", entry))
         return annotations
+
+    def list_objects(
+        self, annotations: Sequence[Annotation], *, has_boxes: bool
+    ) -> list[Annotation]:
+        """The annotations of an image that are about objects.
+
+        Those that cannot be read are left out if the user wants it. `has_boxes`: boxes are packed.
+        """
+        objects = [item for item in annotations if is_object(item.entry)]
+        if not self._drops_bad_objects:
+            return objects
+        readable_objects = []
+        for item in objects:
+            try:
+                self.read_category(item.entry)
+                if has_boxes:
+                    self._find_box(item.entry)
+            except ImageError:
+                continue
+            readable_objects.append(item)
+        return readable_objects
 
     def rows_without_image(self) -> Iterator[Row]:
         """Rejected rows of the annotations whose image_id is not that of an image."""
@@ -231,7 +270,7 @@ class Annotations:
 
     def _add_annotation(self, file_index: int, number: int, entry: Entry) -> None:
         if "segments_info" in entry:
-            raise ValueError(_PANOPTIC)
+            raise ValueError(PANOPTIC)
         written_id = entry.pop(IMAGE_ID, None)
         image_id: Id | InvalidId | None = parse_id(written_id)
         if image_id is None:

@@ -19,6 +19,7 @@ from fastpipe.sources.annotations.coco_shapes import check_pycocotools
 from fastpipe.sources.column_names import describe_columns
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.listing import SourceField
+from fastpipe.sources.options import KEEP_IMAGE
 from fastpipe.sources.tables.rows import Row
 
 Value = TypeVar("Value")
@@ -114,7 +115,15 @@ def resolve_field(annotations: Annotations, field: FieldColumn) -> SourceField:
         pairs = flip_pairs(names)
     elif kind == "boxes" or is_class_mask:
         names = annotations.category_names
-    return SourceField(field.name, kind, names=names, flip_pairs=pairs, column=column)
+    return SourceField(
+        field.name,
+        kind,
+        names=names,
+        flip_pairs=pairs,
+        column=column,
+        is_per_box=kind in ("keypoints", "json") and column != "caption",
+        has_object_numbers=column == _INSTANCES,
+    )
 
 
 def _entry_of(column: str) -> str:
@@ -175,8 +184,14 @@ def read_field_value(
     image_id: Id,
     image: Row,
     image_annotations: Sequence[Annotation],
+    objects: Sequence[Annotation],
 ) -> Any:
-    """The value of a field for an image. ImageError: an annotation is wrong."""
+    """The value of a field for an image. ImageError: an annotation is wrong.
+
+    `objects`: those of the annotations that are about objects, see `Annotations.list_objects`. All
+    lists have an entry for each of them, in the same order, so that boxes, points and areas of an
+    object stay together.
+    """
     if field.column == IMAGE_ID:
         if field.kind == "int":
             return image_id
@@ -188,14 +203,18 @@ def read_field_value(
             return captions
         return captions[0] if captions else None
 
-    # All lists have one entry for each object, in the same order, so that boxes, points and areas
-    # of an object stay together.
-    objects = [item for item in image_annotations if is_object(item.entry)]
     if field.kind == "boxes":
-        labels = _values(objects, annotations.read_category)
-        boxes_xyxy = _values(objects, annotations.read_box)
+        try:
+            labels = _values(objects, annotations.read_category)
+            boxes_xyxy = _values(objects, annotations.read_box)
+        except ImageError as problem:
+            raise ImageError(f"{problem}; {KEEP_IMAGE}") from None
         annotations.box_counts.add(boxes_xyxy, image.size)
-        return {"boxes": boxes_xyxy, "labels": labels}
+        value = {"boxes": boxes_xyxy, "labels": labels}
+        num_objects = sum(is_object(item.entry) for item in image_annotations)
+        if num_objects > len(objects):
+            value["dropped"] = num_objects - len(objects)
+        return value
     if field.kind == "keypoints":
         point_count = len(annotations.keypoint_names)
         return _values(objects, lambda entry: _points(entry, point_count))

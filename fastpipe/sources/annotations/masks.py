@@ -136,13 +136,13 @@ def list_masks(
             colours = find_colours(_folders_of_lists(folders, tops))
         if colours is not None:
             fields[index] = field._replace(names=colours.names, colours=colours.colours)
-            assumed += _assume_names(field, colours.names, colours.file.name)
+            assumed += assume_names(field, colours.names, colours.file.name)
             continue
         assumed += _check_masks(folders, field, masks_of_field)
         if (folders.root / LABELMAP).is_file():
             names = _class_names(folders, masks_of_field)
             fields[index] = field._replace(names=names)
-            assumed += _assume_names(field, names, LABELMAP)
+            assumed += assume_names(field, names, LABELMAP)
 
     rows = (_make_row(folders, image, fields, pairs) for image in images)
     beside = [mask for mask in masks if mask not in packed_masks]
@@ -246,16 +246,18 @@ def _make_row(
 
 def _have_colours(folders: MaskFolders, masks: Sequence[str]) -> bool:
     """Whether some of the masks are PNGs with red, green and blue."""
-    for mask in _some_of(masks):
-        try:
-            with open_binary(folders.root / mask) as file:
-                start = file.read(_COLOR_TYPE_OFFSET + 1)
-        except OSError:
-            continue  # the pack reports it with the reason
-        is_png = start.startswith(_PNG_START) and len(start) > _COLOR_TYPE_OFFSET
-        if is_png and start[_COLOR_TYPE_OFFSET] in _RGB_AND_RGBA:
-            return True
-    return False
+    return any(has_colours(folders.root / mask) for mask in _some_of(masks))
+
+
+def has_colours(mask: SourcePath) -> bool:
+    """Whether a mask is a PNG with red, green and blue."""
+    try:
+        with open_binary(mask) as file:
+            start = file.read(_COLOR_TYPE_OFFSET + 1)
+    except OSError:
+        return False  # the pack reports it with the reason
+    is_png = start.startswith(_PNG_START) and len(start) > _COLOR_TYPE_OFFSET
+    return is_png and start[_COLOR_TYPE_OFFSET] in _RGB_AND_RGBA
 
 
 def _some_of(masks: Sequence[str]) -> Sequence[str]:
@@ -331,7 +333,7 @@ def _class_names(folders: MaskFolders, masks: Sequence[str]) -> tuple[str, ...]:
     return read_mask_classes(folders.root, read_palette(data))
 
 
-def _assume_names(
+def assume_names(
     field: SourceField, names: Sequence[str], file: str
 ) -> list[Assumption]:
     """Says which names the classes of a field got from a file, or that they got none."""
@@ -348,6 +350,11 @@ def _assume_names(
             "colours of the masks"
         )
     return [Assumption(text)]
+
+
+def refuse_colours(path: SourcePath, field: SourceField) -> PackError:
+    """The error about a mask with colours of which nothing says the classes."""
+    return _no_numbers_error(path, _WITH_COLOURS, field)
 
 
 def _no_numbers_error(

@@ -37,6 +37,10 @@ _NUM_CHECKED = 4096
 _MASK_SUFFIX = re.compile(
     r"[-_ ](?:mask|segmentation|seg|gt|label)s?(?:[-_ ]\d+)?\.\w+$", re.IGNORECASE
 )
+# Behind the name of an image that has masks, as DeepGlobe's 119_sat.jpg beside 119_mask.png.
+_IMAGE_SUFFIX = re.compile(
+    r"[-_ ](?:sat|image|img|im|rgb|photo|leftimg8bit)$", re.IGNORECASE
+)
 # CIFAR-10 has pickles without an ending: PROTO of version 2 or later.
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 # Masks are refused from this share of all files on. A few files may be called so by chance.
@@ -214,10 +218,14 @@ def refuse_unread_data(root: SourcePath, sources: Sequence[Source]) -> None:
 
 
 def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
-    """Raises PackError if many files are masks of others beside them, as a_mask.png of a.png."""
+    """Raises PackError if many files are masks of others beside them.
+
+    a_mask.png is one of a.png and of a_sat.png.
+    """
     if not any(_MASK_SUFFIX.search(source.path) for source in sources[:_NUM_CHECKED]):
         return
     stems = {_stem(source.path) for source in sources}
+    stems |= {_IMAGE_SUFFIX.sub("", stem) for stem in stems}
     masks: list[str] = []
     for source in sources:
         stem, suffix_count = _MASK_SUFFIX.subn("", source.path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 from xml.etree import ElementTree
 
 from fastpipe.dataset.format.picture_names import is_picture
@@ -23,15 +24,22 @@ MASK_LISTS = PurePosixPath("ImageSets/Segmentation")
 
 
 def list_voc(
-    root: Path, pair: FolderPair, split: str | None, others: Sequence[FolderPair] = ()
+    root: Path,
+    pair: FolderPair,
+    split: str | None,
+    others: Sequence[FolderPair] = (),
+    *,
+    drops_bad_objects: bool = False,
 ) -> Listing:
     """Lists the images that have annotations, or those of a split, in no order.
 
     All splits have the same classes: those in ImageSets/Main, and `others`, which have folders of
-    their own.
+    their own. `drops_bad_objects`: an image is packed without the objects that cannot be read.
     """
     # Name -> annotation, or why it cannot be parsed.
-    annotation_by_name = _read_annotations(pair.labels)
+    annotation_by_name = _read_annotations(
+        pair.labels, drops_bad_objects=drops_bad_objects
+    )
     split_names = read_split_names(root, "Main", split)
     names = split_names
     if names is None:
@@ -39,7 +47,9 @@ def list_voc(
     annotations = _valid_annotations(annotation_by_name)
     all_annotations = list(annotations)
     for other in others:
-        all_annotations += _valid_annotations(_read_annotations(other.labels))
+        all_annotations += _valid_annotations(
+            _read_annotations(other.labels, drops_bad_objects=drops_bad_objects)
+        )
 
     class_names = set[str]()
     # VOC counts pixels from 1. Some tools count from 0, which a box at 0 gives away.
@@ -60,7 +70,7 @@ def list_voc(
     rows = _voc_rows(names, annotation_by_name, files_of_stem, labels, first_pixel)
     fields = [
         SourceField("boxes", "boxes", names=tuple(classes)),
-        SourceField("difficult", "json"),
+        SourceField("difficult", "json", is_per_box=True),
     ]
     listing = list_rows(folder, rows, fields, place=folder.name)
     assumed = _find_assumptions(annotations)
@@ -86,14 +96,17 @@ def read_split_names(root: Path, task: str, split: str | None) -> list[str] | No
     return [line.split()[0] for line in lines if line.strip()]
 
 
-def _read_annotations(labels: SourcePath) -> dict[str, Annotation | str]:
+def _read_annotations(
+    labels: SourcePath, *, drops_bad_objects: bool = False
+) -> dict[str, Annotation | str]:
     """Name of each file -> its annotation, or why it cannot be parsed."""
     folder = local_path(labels)
     annotations: dict[str, Annotation | str] = {}
     for name in _stems(folder, ".xml"):
         try:
             annotations[name] = parse_annotation(
-                read_label_text(folder / f"{name}.xml")
+                read_label_text(folder / f"{name}.xml"),
+                drops_bad_objects=drops_bad_objects,
             )
         except (ValueError, ElementTree.ParseError) as problem:  # also ImageError
             annotations[name] = f"{name}.xml is not an annotation of VOC: {problem}"
@@ -146,10 +159,10 @@ def _voc_row(
         # box's right edge, counted from 0. So xmax and ymax stay.
         boxes_xyxy.append([left - first_pixel, top - first_pixel, right, bottom])
     box_labels = [labels[class_name] for class_name in annotation.names]
-    values = {
-        "boxes": {"boxes": boxes_xyxy, "labels": box_labels},
-        "difficult": annotation.difficult,
-    }
+    boxes: dict[str, Any] = {"boxes": boxes_xyxy, "labels": box_labels}
+    if annotation.dropped_count:
+        boxes["dropped"] = annotation.dropped_count
+    values = {"boxes": boxes, "difficult": annotation.difficult}
     path = _image_path(name, annotation, files_of_stem)
     return Row(where, values, path=path, size=annotation.size)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 from fastpipe.sources.annotations.xml_text import parse_xml
+from fastpipe.sources.options import KEEP_IMAGE
 
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 # Entries of an object that are not packed. The user is told of them, unless they have one of the
@@ -31,6 +32,7 @@ class Annotation:
     # Objects that say neither 0 nor 1, such as "Unspecified".
     unclear_difficult_count: int = 0
     box_around_count: int = 0  # boxes that were put around polygons
+    dropped_count: int = 0  # objects that cannot be read
     # Attributes of objects that say something.
     skipped: set[str] = field(default_factory=set)
 
@@ -39,8 +41,11 @@ class Annotation:
         return sum(0 in box[:2] for box in self.boxes)
 
 
-def parse_annotation(text: str) -> Annotation:
-    """ValueError, ElementTree.ParseError: the text is not an annotation."""
+def parse_annotation(text: str, *, drops_bad_objects: bool = False) -> Annotation:
+    """ValueError, ElementTree.ParseError: the text is not an annotation.
+
+    `drops_bad_objects`: objects that cannot be read are counted and left out.
+    """
     root = parse_xml(text)
     # Some tools write 640.0, or 0 where they do not know the size.
     width = int(float(root.findtext("size/width") or 0))
@@ -48,7 +53,12 @@ def parse_annotation(text: str) -> Annotation:
     size = (width, height) if width and height else None
     annotation = Annotation((root.findtext("filename") or "").strip(), size)
     for number, element in enumerate(root.findall("object")):
-        _add_object(annotation, number, element)
+        try:
+            _add_object(annotation, number, element)
+        except ValueError as problem:
+            if not drops_bad_objects:
+                raise ValueError(f"{problem}; {KEEP_IMAGE}") from None
+            annotation.dropped_count += 1
     return annotation
 
 

@@ -51,11 +51,14 @@ def list_yolo(
     tops: Sequence[Path],
     first_label: int = 0,
     wishes: Sequence[FieldColumn] | None = None,
+    *,
+    drops_bad_lines: bool = False,
 ) -> Listing:
     """Lists the files in images/, or images/SPLIT, in no order.
 
     Images without a label file have no boxes. The names of the classes are in one of the folders
     `tops`. `wishes` are the fields that a user asks for; None: boxes, and keypoints if there are some.
+    `drops_bad_lines`: an image is packed without the lines that are no labels.
     """
     files = _find_files(pair, split)
     stray = set[str]()  # label files without an image
@@ -78,7 +81,7 @@ def list_yolo(
         data = data._replace(names=read_class_names(folders))
     fields = _choose_fields(data, wishes)
 
-    reader = LabelReader(data, first_label)
+    reader = LabelReader(data, first_label, drops_bad_lines=drops_bad_lines)
     # How messages call the folder of the images.
     place = "images"
     if pair.split:
@@ -158,7 +161,11 @@ def _choose_fields(
     known = {_BOXES: SourceField(_BOXES, _BOXES, names=data.names, column=_BOXES)}
     if data.points is not None:
         known[_KEYPOINTS] = SourceField(
-            _KEYPOINTS, _KEYPOINTS, flip_pairs=data.flip_pairs, column=_KEYPOINTS
+            _KEYPOINTS,
+            _KEYPOINTS,
+            flip_pairs=data.flip_pairs,
+            column=_KEYPOINTS,
+            is_per_box=True,
         )
     if wishes is None:
         return list(known.values())
@@ -167,7 +174,9 @@ def _choose_fields(
     known[_SEGMENTATION] = SourceField(
         _MASK, _MASK, names=mask_names, column=_SEGMENTATION
     )
-    known[_INSTANCES] = SourceField(_MASK, _MASK, column=_INSTANCES)
+    known[_INSTANCES] = SourceField(
+        _MASK, _MASK, column=_INSTANCES, has_object_numbers=True
+    )
     fields = []
     for wish in wishes:
         field = known.get(wish.column)
@@ -204,7 +213,10 @@ def _row(
 def _value_of(field: SourceField, labels: Labels, file_name: str) -> dict[str, Any]:
     """The value of a field of an image. ValueError: an object has no outline for a mask."""
     if field.kind == _BOXES:
-        return {"shares": labels.boxes, "labels": labels.classes}
+        value = {"shares": labels.boxes, "labels": labels.classes}
+        if labels.bad_lines:
+            value["dropped"] = len(labels.bad_lines)
+        return value
     if field.kind == _KEYPOINTS:
         return {"shares": labels.points}
     shapes = []

@@ -12,11 +12,14 @@ from fastpipe.errors import PackError
 from fastpipe.sources.annotations.annotation_files import is_number
 from fastpipe.sources.annotations.yolo_yaml import DataYaml
 from fastpipe.sources.listing import Assumption
+from fastpipe.sources.options import KEEP_IMAGE
 
 # The limit where no file names the classes.
 _MAX_CLASSES = 1 << 31
 # A line begins with the class and the box (cxcywh).
 _BOX_COLUMNS = 5
+# A box may end outside its image, but not be much larger.
+_MAX_SHARE = 2
 # DOTA has the name of the class in this column, behind the four corners of a box in pixels.
 _DOTA_NAME_COLUMN = 8
 
@@ -29,13 +32,17 @@ class Labels(NamedTuple):
     classes: list[int]
     points: list[list[list[float]]]  # x, y as shares, and visibility
     polygons: list[list[float]]  # x, y, x, y, ... as shares; empty for a box
+    bad_lines: list[str]  # lines that are no labels
 
 
 class LabelReader:
     """Parses the label files of a source, and counts what was not read as it is written."""
 
-    def __init__(self, data: DataYaml, first_label: int) -> None:
+    def __init__(
+        self, data: DataYaml, first_label: int, *, drops_bad_lines: bool = False
+    ) -> None:
         self._data = data
+        self._drops_bad_lines = drops_bad_lines
         self._first_label = first_label
         self._class_count = len(data.names) or _MAX_CLASSES
         self._polygon_count = 0
@@ -49,8 +56,8 @@ class LabelReader:
         self._has_class_behind_last = False
 
     def parse(self, text: str, file_name: str) -> Labels:
-        """ValueError: a line is wrong."""
-        labels = Labels([], [], [], [])
+        """ValueError: a line is wrong, and such lines are not dropped."""
+        labels = Labels([], [], [], [], [])
         earlier_lines = set[tuple[float, ...]]()
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split()
@@ -60,9 +67,15 @@ class LabelReader:
                 numbers = tuple(map(float, words))
                 label = self._parse_class(numbers[0])
                 box, points = self._parse_shape(numbers)
+                if self._drops_bad_lines and _is_in_pixels(box):
+                    raise ValueError
             except ValueError:
+                if self._drops_bad_lines:
+                    labels.bad_lines.append(line)
+                    continue
                 raise ValueError(
-                    f"{file_name}, line {number}: {self._describe_line(words)}, got {line[:60]!r}"
+                    f"{file_name}, line {number}: {self._describe_line(words)}, got "
+                    f"{line[:60]!r}; {KEEP_IMAGE}"
                 ) from None
             # Tools write a box twice by mistake. Ultralytics leaves out the second, too.
             if numbers in earlier_lines:
@@ -211,6 +224,12 @@ def _corners(numbers: Sequence[float]) -> list[float]:
     half_width = width / 2
     half_height = height / 2
     return [x - half_width, y - half_height, x + half_width, y + half_height]
+
+
+def _is_in_pixels(box: Sequence[float]) -> bool:
+    """Whether a box has sides that no share of an image can be. It must not be cut to the image."""
+    left, top, right, bottom = box
+    return max(right - left, bottom - top) > _MAX_SHARE
 
 
 def _has_points_in_box(numbers: Sequence[float]) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
+from fastpipe.errors import readable
 from fastpipe.sources.annotations.annotation_files import (
     SIDECAR_ENDINGS,
     find_colour_list,
@@ -19,10 +20,11 @@ from fastpipe.sources.annotations.annotation_files import (
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.annotations.darknet import NAME_LISTS
 from fastpipe.sources.annotations.labelmap import LABELMAP
+from fastpipe.sources.annotations.tools.xview import CLASS_LABELS
 from fastpipe.sources.annotations.voc import MASK_LISTS
 from fastpipe.sources.annotations.yolo_yaml import YAML_FILES, find_yaml
 from fastpipe.sources.file_formats import MANIFESTS, UNREAD_ENDINGS, format_of
-from fastpipe.sources.files import Names, SourcePath, names_in, path_below
+from fastpipe.sources.files import Names, SourcePath, names_in, open_binary, path_below
 from fastpipe.sources.folders.doubtful_folders import lists_among
 from fastpipe.sources.folders.labelled import find_pairs
 from fastpipe.sources.folders.splits import (
@@ -32,6 +34,7 @@ from fastpipe.sources.folders.splits import (
     split_of_name,
 )
 from fastpipe.sources.listing import Assumption
+from fastpipe.sources.numbered_classes import parse_numbered_names
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.tables.table_files import is_result_form
 
@@ -50,6 +53,7 @@ _YOLO_FILES = (*YAML_FILES, *NAME_LISTS, "notes.json")
 _YOLO_ENDINGS = (".names", ".data")
 # The first bytes of this many files are read to find their tool. Behind a URL each is a request.
 _MAX_READ = 3
+_MAX_LIST_BYTES = 1 << 20
 # Formats with annotations beside images.
 _LABELLED = ("masks", "voc", "yolo", "coco", "annotations")
 _CLASSES_OF_SUPERVISELY = "meta.json"
@@ -62,6 +66,7 @@ def describe_unread(
     *,
     are_tables_named: bool = False,
     are_colours_read: bool = False,
+    have_values_names: bool = True,
     image_folders: Collection[str] = (),
 ) -> list[Assumption]:
     """The assumption that names in a source were not read; none if all were.
@@ -70,6 +75,7 @@ def describe_unread(
         source: the source.
         are_tables_named: the tables beside splits are named by another assumption.
         are_colours_read: the classes of masks come from a list of their colours.
+        have_values_names: the numbers in masks have names, or there are no masks.
         image_folders: folders in it with images that are packed, where the source does not say it.
     """
     unread: dict[str, SourcePath] = {}
@@ -100,14 +106,31 @@ def describe_unread(
         if tool is not None:
             remedy = f"{name} is {tool.name}: {tool.remedy}"
             break
+        if not have_values_names and _has_numbered_names(path):
+            remedy = (
+                f"{name} has a number and a name in each line: --classes-from "
+                f"{readable(str(path))} gives the numbers in the masks these names"
+            )
+            break
     return [Assumption(f"not read, beside the images: {first_paths(unread)}; {remedy}")]
+
+
+def _has_numbered_names(path: SourcePath) -> bool:
+    if not path.name.lower().endswith(".txt"):
+        return False
+    try:
+        with open_binary(path) as file:
+            text = file.read(_MAX_LIST_BYTES).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return bool(parse_numbered_names(text.split("\n")))
 
 
 def _lists_of_colours(source: Recognised) -> frozenset[str]:
     """The names of the lists of colours in the source, or above its split."""
     names = set[str]()
     for folder in (source.root, source.top):
-        if folder is not None:
+        if folder is not None and folder.is_dir():
             name = find_colour_list(folder, names_in(folder, FEW).files)
             names.update([name] if name else [])
     return frozenset(names)
@@ -184,6 +207,7 @@ def _read_names(source: Recognised) -> Iterator[str]:
         pairs = [source.pair, *find_pairs(source.format, source.root, source.names)]
     if source.format == "annotations":
         yield _CLASSES_OF_SUPERVISELY
+        yield CLASS_LABELS
     if source.format == "masks":
         yield LABELMAP
         if isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir():

@@ -105,9 +105,14 @@ class Packed:
     orientation: int = 1
     # It has pixels that are not opaque, and no background: a loader of RGB drops the alpha.
     transparent: bool = False
+    # Bits of the largest value of a picture that is stored with 16 bits a channel; else 0.
+    deep_bits: int = 0
     values: tuple[Stored, ...] = ()
     # Values were moved as if they were of the picture as shown, by the rule of the format.
     assumed_shown: bool = False
+    # Boxes that did not lie inside the picture, or could not be read.
+    cut_boxes: int = 0
+    dropped_boxes: int = 0
     jpeg_bytes: int = 0  # its size as a JPEG, or as a PNG
     identity: int = 0  # of the source's picture: sample_layout.identity_of
     # None: it has no class, or one that is called after its label.
@@ -271,6 +276,8 @@ def _pack_opened(
         ready_png = None
         if transparent and packed.change is None:
             packed = replace(packed, change="put on the background")
+    if is_png and samples.itemsize == 2:
+        packed = replace(packed, deep_bits=int(samples.max()).bit_length())
     if ready_png is not None and is_png and packed.change is None:
         return replace(packed, data=ready_png, png_of=name, jpeg_bytes=len(ready_png))
     return _encode(samples, packed, options, name, [], is_png=is_png)

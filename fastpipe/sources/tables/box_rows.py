@@ -22,7 +22,7 @@ from fastpipe.sources.folders.class_lists import (
 )
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.notes import Notes
-from fastpipe.sources.options import quote_for_shell
+from fastpipe.sources.options import KEEP_IMAGE, quote_for_shell
 from fastpipe.sources.tables.box_cells import is_missing, parse_boxes
 from fastpipe.sources.tables.column_kinds import parse_text
 from fastpipe.sources.tables.row_paths import clean_path, describe_wrong_path
@@ -48,7 +48,9 @@ class BoxColumns:
 
 def as_lists(fields: Iterable[SourceField]) -> tuple[SourceField, ...]:
     """Fields whose values are lists: what each row of an image has in the field's column."""
-    return tuple(source_field._replace(kind="json") for source_field in fields)
+    return tuple(
+        source_field._replace(kind="json", is_per_box=True) for source_field in fields
+    )
 
 
 class _BoxRow(NamedTuple):
@@ -83,6 +85,7 @@ class BoxTable:
     number_columns: frozenset[str]
     # Width and height of the image; empty if the table has none.
     size_columns: tuple[str, ...]
+    drops_bad_rows: bool = False  # rows whose box or class cannot be read
 
     def __post_init__(self) -> None:
         self._notes = Notes()
@@ -284,7 +287,10 @@ class BoxTable:
                 fields[other.name] = self._read_field(row, other, value_count)
             return _BoxRow(row.where, boxes, labels, fields, self._read_size(row), None)
         except ValueError as error:
-            return _BoxRow(row.where, [], [], {}, None, str(error))
+            problem = str(error)
+            if self.box_field is not None:
+                problem = f"{problem}; {KEEP_IMAGE}"
+            return _BoxRow(row.where, [], [], {}, None, problem)
 
     def rows(self) -> Iterator[Row]:
         """A row for each image, with all of its boxes.
@@ -313,7 +319,10 @@ class BoxTable:
         )
 
         for path, places in self._places.items():
-            box_rows = self._read_notes(places)
+            all_box_rows = self._read_notes(places)
+            box_rows = all_box_rows
+            if self.drops_bad_rows:
+                box_rows = [row for row in all_box_rows if row.problem is None]
             boxes: list[list[float]] = []
             labels: list[int | str] = []
             sizes: list[tuple[int, int]] = []
@@ -335,6 +344,8 @@ class BoxTable:
                 elif box_key == "shares":
                     # `read_values` expects the key beside shares.
                     detection["labels"] = None
+                if len(box_rows) < len(all_box_rows):
+                    detection["dropped"] = len(all_box_rows) - len(box_rows)
                 values[self.box_field.name] = detection
 
             image_label = None
@@ -344,7 +355,8 @@ class BoxTable:
             if sizes:
                 size = sizes[0]
             problem = _describe_problem(box_rows, sizes)
-            yield Row(box_rows[0].where, values, problem, path, image_label, size)
+            where = all_box_rows[0].where
+            yield Row(where, values, problem, path, image_label, size)
 
         yield from self._rejected
         for path in self._other_split_paths:

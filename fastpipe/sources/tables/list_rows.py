@@ -88,6 +88,7 @@ def list_rows(
     options = options or SourceOptions()
     lister = _RowLister(image_root, fields, place, classes, options)
     lister.add_rows(rows)
+    elsewhere = None
     # Where not a single file is in its place, the paths are meant from another folder.
     if table and not lister.has_files and isinstance(image_root, Path):
         elsewhere = find_places(image_root, _local_paths(rows), table)
@@ -102,6 +103,14 @@ def list_rows(
         without_row = find_images_without_row(
             image_root, lister.names, lister.other_split_paths
         )
+        if without_row:
+            other_rows = unlisted.rows_of_other_files()
+            if elsewhere is not None:
+                other_rows = _moved_rows(other_rows, elsewhere, fields)
+            lister.add_rows(other_rows)
+            without_row = find_images_without_row(
+                image_root, lister.names, lister.other_split_paths
+            )
         if unlisted.choice == KEEP:
             values = unlisted.values
             lister.add_rows(Row(path, values, path=path) for path in without_row)

@@ -271,6 +271,29 @@ def _first_rows(table: SourcePath, encoding: str | None) -> list[list[str]]:
     return texts
 
 
+def first_cells(table: SourcePath) -> list[Mapping[str, str]]:
+    """The texts in the first rows of a table with columns, by column; empty if it has none."""
+    try:
+        if table.suffix.lower() in _JSON_ENDINGS:
+            rows = json_rows(table, None)
+        else:
+            form = detect_text_form(table, None)
+            if not form.columns and table.suffix.lower() in LISTS:
+                return []
+            rows = csv_rows(table, form, None)
+        cells: list[Mapping[str, str]] = []
+        for row in islice(rows, _ROWS_READ):
+            texts = {
+                column: value
+                for column, value in row.values.items()
+                if isinstance(value, str)
+            }
+            cells.append(texts)
+    except (PackError, OSError):
+        return []
+    return cells
+
+
 def _first_lines(
     table: SourcePath, separator: str, encoding: str | None
 ) -> list[list[str]]:

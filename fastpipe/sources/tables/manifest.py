@@ -36,7 +36,7 @@ from fastpipe.sources.tables.manifest_columns import (
     scan_columns,
 )
 from fastpipe.sources.tables.manifest_reader import METADATA, choose_reader
-from fastpipe.sources.tables.rows import rows_of
+from fastpipe.sources.tables.rows import Row, rows_of
 from fastpipe.sources.tables.run_order import settle_run_order
 from fastpipe.sources.tables.split_column import (
     ALL,
@@ -45,7 +45,8 @@ from fastpipe.sources.tables.split_column import (
     find_split_folders,
 )
 from fastpipe.sources.tables.table_boxes import BOXES, find_box_columns
-from fastpipe.sources.tables.table_files import training_tables
+from fastpipe.sources.tables.table_colours import settle_colours
+from fastpipe.sources.tables.table_files import tables_of_other_splits, training_tables
 from fastpipe.sources.tables.table_masks import find_run_field
 from fastpipe.sources.tables.table_text import LISTS
 from fastpipe.sources.tables.unlisted import Unlisted
@@ -123,12 +124,17 @@ def list_manifest(
         classes=reader.classes,
         beside=_files_beside_metadata(root) if is_metadata else (),
         assumed=[*assumed, *images_of_rows.assumed],
-        unlisted=Unlisted(options.unlisted, images_of_rows.values_without_row),
+        unlisted=Unlisted(
+            options.unlisted,
+            images_of_rows.values_without_row,
+            lambda: _rows_of_other_tables(path, kind, columns.image, options),
+        ),
         table=path.name,
         options=options,
     )
     if boxes is not None:
         listing = _without_first_label(listing)
+    listing = settle_colours(listing, path.parent)
     if run_field is not None:
         listing = settle_run_order(listing, run_field, options.run_order)
     elif options.run_order is not None:
@@ -161,6 +167,20 @@ def _without_first_label(listing: Listing) -> Listing:
             assumption = assumption._replace(option="")
         assumed.append(assumption)
     return replace(listing, assumed=tuple(assumed))
+
+
+def _rows_of_other_tables(
+    path: SourcePath, kind: str, image_column: str, options: SourceOptions
+) -> Iterator[Row]:
+    """The rows of the tables of other splits beside a table, with nothing but their images."""
+    for table in tables_of_other_splits(path):
+        try:
+            for row in choose_reader(table, kind, options).read_rows():
+                image = row.values.get(image_column)
+                if isinstance(image, str):
+                    yield Row(row.where, path=image, is_of_another=True)
+        except PackError:
+            continue  # it is another kind of table
 
 
 def _check_first_label(

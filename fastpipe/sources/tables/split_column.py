@@ -174,6 +174,11 @@ def _choose_split(
     )
 
 
+def has_splits(column: str, values: Collection[str]) -> bool:
+    """Whether these values of a column are taken as splits."""
+    return bool(_splits_of_values(column, values))
+
+
 def _splits_of_values(column: str, values: Collection[str]) -> dict[str, str]:
     """The values of a column, in small letters, and the splits that they name.
 

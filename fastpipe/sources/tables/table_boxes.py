@@ -220,6 +220,7 @@ def describe_box_table(
         others=as_lists(others),
         number_columns=frozenset(number_columns),
         size_columns=size_columns,
+        drops_bad_rows=options.keeps_images,
     )
 
 

@@ -56,10 +56,21 @@ def is_result_form(name: str) -> bool:
 
 def training_tables(table: SourcePath) -> list[SourcePath]:
     """The tables of the training beside one of another split; none beside one of no split."""
+    if split_in_path(table.name).startswith("train"):
+        return []
+    return [
+        other
+        for other in tables_of_other_splits(table)
+        if split_in_path(other.name).startswith("train")
+    ]
+
+
+def tables_of_other_splits(table: SourcePath) -> list[SourcePath]:
+    """The tables beside one that are called after other splits; none beside one of no split."""
     if not isinstance(table, Path):
         return []
     split = split_in_path(table.stem)
-    if not split or split.startswith("train"):
+    if not split:
         return []
     # FGVC has images_variant_test.txt beside images_variant_train.txt and images_family_train.txt.
     counterpart = _SPLIT_WORD.sub("train", table.name)
@@ -68,7 +79,7 @@ def training_tables(table: SourcePath) -> list[SourcePath]:
         stem, ending = os.path.splitext(name)
         if ending.lower() != table.suffix.lower() or is_result_form(name):
             continue
-        if split_in_path(stem).startswith("train"):
+        if split_in_path(stem) not in ("", split):
             tables.append(table.parent / name)
     same_name = [path for path in tables if path.name.lower() == counterpart.lower()]
     return same_name or tables

@@ -24,7 +24,13 @@ from fastpipe.sources.tables.likely import Known, find_column_assumptions, is_la
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tables.rows import Row, Rows, row_name, rows_of
-from fastpipe.sources.tables.table_paths import TablePaths, find_tables
+from fastpipe.sources.tables.table_colours import settle_colours
+from fastpipe.sources.tables.table_paths import (
+    TablePaths,
+    find_other_splits,
+    find_tables,
+    split_of,
+)
 from fastpipe.sources.tables.unlisted import Unlisted
 
 if TYPE_CHECKING:
@@ -146,7 +152,7 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
         assumed += _assumed_of_fields(columns, scan.class_columns)
     if columns.has_paths:
         assumed += find_column_assumptions(scan.known, columns, options)
-        return _list_image_files(root.name, paths, columns, assumed, options)
+        return _list_image_files(root, paths, columns, assumed, options)
 
     # These options are about image files, and the images lie in the table itself.
     options_of_files = {
@@ -333,7 +339,7 @@ def _scan_rows(file: TableFile, name: str, scan: _Scan) -> None:
 
 
 def _list_image_files(
-    table: str,
+    root: SourcePath,
     paths: TablePaths,
     columns: ColumnChoice,
     assumed: Sequence[Assumption],
@@ -343,15 +349,41 @@ def _list_image_files(
     read_columns = columns.columns_to_read()
     if columns.label is not None:
         read_columns.append(columns.label)
-    return list_rows(
+    listing = list_rows(
         options.root_of_images() or paths.folder,
         Rows(lambda: rows_of(_read_rows(paths, read_columns), columns)),
         columns.fields,
         classes=columns.classes,
         assumed=assumed,
-        unlisted=Unlisted(options.unlisted),
-        table=table,
+        unlisted=Unlisted(
+            options.unlisted,
+            rows_of_other_files=lambda: _rows_of_other_splits(
+                root, columns.image, options
+            ),
+        ),
+        table=root.name,
     )
+    return settle_colours(listing, paths.folder)
+
+
+def _rows_of_other_splits(
+    root: SourcePath, image_column: str, options: SourceOptions
+) -> Iterator[Row]:
+    """The rows of the other splits beside the one that is packed, with nothing but their images."""
+    packed = options.split
+    if not packed and not root.is_dir():
+        packed = split_of(root.name)
+    if not packed:
+        return
+    for paths in find_other_splits(root, packed).values():
+        with open_table(paths.kind, paths.folder / paths.names[0]) as file:
+            has_column = image_column in file.schema.names
+        if not has_column:
+            continue
+        for row in _read_rows(paths, [image_column]):
+            path = row.values[image_column]
+            if isinstance(path, str):
+                yield Row(row.where, path=path, is_of_another=True)
 
 
 def read_metadata_rows(path: SourcePath, options: SourceOptions) -> Iterator[Row]:

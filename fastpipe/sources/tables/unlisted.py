@@ -2,15 +2,16 @@
 
 Note [images without a row]
 A row says what is on an image. An image without a row may be background, one whose boxes nobody has
-drawn yet, or one of another table, as where train.csv and val.csv list the images of one folder. So
-it is left out, and the user is told. --unlisted keep packs it, without boxes and without a label.
+drawn yet. So it is left out, and the user is told. --unlisted keep packs it, without boxes and
+without a label. An image that has a row in another split is neither, also if the split is a file of
+its own, as where train.csv and val.csv list the images of one folder.
 Only the folders that hold an image of a row are listed, each once, however many files they hold.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, is_left_behind, names_in
 from fastpipe.sources.listing import Assumption
+from fastpipe.sources.tables.rows import Row
 
 _MAX_FOLDERS = 1000
 _MAX_REMOTE_FOLDERS = 16  # listing a folder behind a URL costs a request
@@ -31,6 +33,8 @@ class Unlisted(NamedTuple):
     choice: str | None
     # The values of the fields of such an image.
     values: Mapping[str, Any] = {}
+    # Reads the rows of files about other splits. It is called only if there are such images.
+    rows_of_other_files: Callable[[], Iterable[Row]] = tuple
 
 
 def find_images_without_row(

@@ -28,6 +28,7 @@ Coordinates = StrEnum("Coordinates", "SHOWN STORED")
 BoxFormat = StrEnum("BoxFormat", "XYXY XYWH CXCYWH")
 RunOrder = StrEnum("RunOrder", "COLUMNS ROWS")
 Unlisted = StrEnum("Unlisted", "DROP KEEP")
+BadBoxes = StrEnum("BadBoxes", "REJECT CLIP DROP")
 Executor = StrEnum("Executor", "THREADS RAY")
 
 # Datasets
@@ -112,6 +113,16 @@ UnlistedImages = Annotated[
         "keep them as images without boxes and without a label.",
         show_default="drop; the summary counts them",
         rich_help_panel=SOURCE,
+    ),
+]
+BadBoxesOf = Annotated[
+    BadBoxes | None,
+    typer.Option(
+        "--bad-boxes",
+        help="Boxes that end outside their image or cannot be read: reject the image, clip them at "
+        "its border (and drop the others), or drop them.",
+        show_default="reject",
+        rich_help_panel=LABELS,
     ),
 ]
 Encoding = Annotated[

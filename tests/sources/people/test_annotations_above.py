@@ -305,3 +305,66 @@ def test_files_beside_the_folder(tmp_path: Path) -> None:
     )
     text = saying(tmp_path, tmp_path / "cvat/images", overwrite=True)
     assert "/cvat/annotations.xml has the names of these images: CVAT's XML. To pack both:" in text
+
+
+@becomes(
+    "`train/` of Carvana beside `train_masks/` and `metadata.csv`",
+    "the masks are named, with a command that has --format masks",
+)
+def test_pairs_in_a_folder_of_several_kinds(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "train/car_1.jpg")
+    (source / "train_masks").mkdir()
+    Image.new("L", (40, 30), 1).save(source / "train_masks/car_1_mask.png")
+    write(source / "metadata.csv", "file_name,year\ntrain/car_1.jpg,2012\n")
+    assert "fastpipe pack /src DST --format masks --split train." in saying(
+        tmp_path, source / "train"
+    )
+    fastpipe.pack(source, tmp_path / "both", format="masks", split="train")
+    assert set(fastpipe.open(tmp_path / "both").fields) == {"mask"}
+
+
+def test_tables_that_need_options(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "train/scan_1.jpg", "train/scan_2.jpg")
+    table = write(
+        source / "labels.csv",
+        "patient,class,split\nscan_1,cat,train\nscan_2,dog,train\n",
+    )
+    command = (
+        "fastpipe pack /src/labels.csv DST --image-root /src/train --image-column patient "
+        "--split train."
+    )
+    assert command in saying(tmp_path, source / "train")
+    root = source / "train"
+    summary = fastpipe.pack(
+        table, tmp_path / "both", image_root=root, image_column="patient", split="train"
+    )
+    assert summary.info["samples"] == 2
+
+
+def test_a_table_of_several_parts(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "images_001/0001_000.png", "images_002/0002_000.png")
+    write(source / "entry.csv", "path,label\n0001_000.png,a\n0002_000.png,b\n")
+    text = saying(tmp_path, source / "images_001")
+    assert "fastpipe pack /src/entry.csv DST. " in text
+    assert fastpipe.pack(source / "entry.csv", tmp_path / "both").info["samples"] == 2
+
+
+def test_panoptic_is_not_proposed(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "train2017/000001.jpg")
+    content = coco("000001.jpg")
+    content["annotations"] = [{"image_id": 0, "segments_info": [], "file_name": "000001.png"}]
+    write(source / "annotations/panoptic_train2017.json", content)
+    text = saying(tmp_path, source / "train2017")
+    assert "COCO's panoptic JSON" in text
+    assert "fastpipe pack" not in text
+
+
+def test_tools_of_other_datasets_are_not_named(tmp_path: Path) -> None:
+    photos(tmp_path / "mine", "x_1.jpg", "x_2.jpg")
+    task = {
+        "data": {"image": "other.jpg"},
+        "annotations": [{"result": [{"from_name": "label", "type": "choices"}]}],
+    }
+    write(tmp_path / "31_label_studio/export.json", [task])
+    texts = assumed(fastpipe.pack(tmp_path / "mine", tmp_path / "packed"))
+    assert not any("though" in text for text in texts)

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from support.sources.becomes import becomes
 from support.sources.people import assumed, photos, values, write
+from support.sources.tables import pa, pq
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -199,3 +200,33 @@ def test_masks_with_numbers_cannot_be_renumbered(tmp_path: Path) -> None:
     write(source / "labelmap.txt", "cat:10,10,10::\ndog:20,20,20::\n")
     with pytest.raises(PackError, match="are stored as pixels"):
         fastpipe.pack(source, tmp_path / "packed", classes_from=["tree", "dog", "cat"])
+
+
+@becomes(
+    "DeepGlobe: a table of images and masks with colours, `class_dict.csv` beside it",
+    "a field `mask` with the number of the line of each colour, and the names",
+    "--field mask=mask_path:mask",
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_masks_of_a_table(tmp_path: Path, ending: str) -> None:
+    source = photos(tmp_path / "src", "train/1_sat.jpg", "train/2_sat.jpg", size=(3, 2))
+    paint(source / "train/1_mask.png", [SKY, ANIMAL, CAR], [CAR, SKY, SKY])
+    paint(source / "train/2_mask.png", [SKY, SKY, SKY], [SKY, SKY, ANIMAL])
+    columns = {
+        "path": ["train/1_sat.jpg", "train/2_sat.jpg"],
+        "mask_path": ["train/1_mask.png", "train/2_mask.png"],
+    }
+    table = source / f"pairs.{ending}"
+    if ending == "csv":
+        lines = [",".join(row) for row in zip(*columns.values(), strict=True)]
+        write(table, "\n".join([",".join(columns), *lines]))
+    else:
+        pq.write_table(pa.table(columns), table)
+    fields = ["mask=mask_path:mask"]
+    with pytest.raises(PackError, match=r"1_mask.png is a PNG with colours.*class_dict.csv"):
+        fastpipe.pack(table, tmp_path / "packed", fields=fields)
+    write(source / "class_dict.csv", CLASS_DICT)
+    summary = fastpipe.pack(table, tmp_path / "packed", fields=fields)
+    assert masks(tmp_path) == {"1_sat": RIGHT["a"], "2_sat": RIGHT["b"]}
+    assert fastpipe.open(tmp_path / "packed").fields["mask"].names == ("Sky", "Animal", "Car")
+    assert "those of class_dict.csv: 0 is 'Sky'" in assumed(summary)[0]

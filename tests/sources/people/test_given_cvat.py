@@ -126,3 +126,35 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     reasons = dict(summary.tally.rejected)
     assert "box of dog: expected a number, got 'a'" in reasons["b.jpg"]
     assert "no picture gone.jpg in " in reasons["annotations.xml/000002"]
+
+
+@becomes(
+    "CVAT: subsets of one project, `--split train`, beside an image that no subset has",
+    "the images of other subsets have a row, also with --unlisted keep",
+    "--unlisted drop or keep",
+)
+def test_images_of_other_subsets_are_not_without_a_row(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "images/a.jpg", "images/b.jpg", "images/c.jpg")
+    text = annotations(
+        image("a.jpg", BOX.format(0, ""), subset="train"),
+        image("b.jpg", BOX.format(0, ""), subset="val"),
+    )
+    write(source / "annotations.xml", text)
+    _, summary = packed_objects(source, tmp_path / "packed", split="train")
+    (said,) = assumed(summary)
+    assert "1 image has no row and is left out, beside 1 with one: images/c.jpg" in said
+    boxes, _ = packed_objects(source, tmp_path / "packed", split="train", unlisted="keep")
+    assert set(boxes) == {"images/a.jpg", "images/c.jpg"}
+
+
+def test_tags_of_other_subsets_have_numbers(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "a.jpg", "b.jpg")
+    text = annotations(
+        image("a.jpg", '<tag label="night"/>', subset="train"),
+        image("b.jpg", '<tag label="day"/>', subset="val"),
+    )
+    write(source / "annotations.xml", text)
+    fastpipe.pack(source, tmp_path / "packed", split="train")
+    data = fastpipe.open(tmp_path / "packed")
+    assert data.classes == ["day", "night"]
+    assert list(data["label"]) == [1]

@@ -186,3 +186,19 @@ def test_what_cannot_be_read(two: Path, tmp_path: Path) -> None:
     ((path, reason),) = summary.tally.rejected
     assert path == "images/b b.jpg"
     assert "expected an image that is not turned in Label Studio" in reason
+
+
+@becomes(
+    "Label Studio: `train.json` and `val.json` of one folder of images, with --unlisted keep",
+    "images of the other file are not packed; those that nobody has annotated have no boxes",
+)
+def test_files_of_splits(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "a.jpg", "b.jpg", "c.jpg", "d.jpg", size=(40, 20))
+    write(source / "train.json", [task("a.jpg", annotation(rectangle("dog"))), task("d.jpg")])
+    write(source / "val.json", [task("b.jpg", annotation(rectangle("cat")))])
+    for root in (source, source / "train.json"):
+        split = "train" if root == source else None
+        boxes, summary = packed_objects(root, tmp_path / "packed", split=split, unlisted="keep")
+        assert boxes == {"a.jpg": [("dog", [4, 4, 16, 14])], "c.jpg": [], "d.jpg": []}
+        (said,) = assumed(summary)
+        assert "annotated: 1 of 2; they are packed without annotations" in said

@@ -233,6 +233,22 @@ def test_masks_among_images(tmp_path: Path, folder: str) -> None:
     assert fastpipe.pack(source, tmp_path / "packed", format="imagefolder").info["samples"] == 6
 
 
+@becomes(
+    "DeepGlobe: `119_sat.jpg` and `119_mask.png` in one folder",
+    "refused: masks are no images",
+    "--format imagefolder",
+)
+@pytest.mark.parametrize(
+    ("image_end", "mask_end"),
+    [("_sat", "_mask"), ("_image", "_mask"), ("_img", "_label"), ("_rgb", "_seg")],
+)
+def test_images_and_masks_with_suffixes(tmp_path: Path, image_end: str, mask_end: str) -> None:
+    names = [f"{number}{end}.png" for number in range(3) for end in (image_end, mask_end)]
+    source = photos(tmp_path / "src", *names)
+    with pytest.raises(PackError, match="3 of 6 files are called like masks of others"):
+        fastpipe.pack(source, tmp_path / "none")
+
+
 def test_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = photos(tmp_path / "src", "images/a.jpg")
     (source / "masks").mkdir()

@@ -102,6 +102,14 @@ def test_parquet_of_paths(four: Path) -> None:
     assert labels(four) == {"a.jpg": "cat", "b.jpg": None, "c.jpg": None, "d.jpg": None}
 
 
+def test_parquet_of_splits(four: Path) -> None:
+    pq.write_table(pa.table({"path": ["a.jpg"], "label": ["cat"]}), four / "train.parquet")
+    pq.write_table(pa.table({"path": ["b.jpg"], "label": ["cat"]}), four / "validation.parquet")
+    pq.write_table(pa.table({"name": ["c.jpg"]}), four / "test.parquet")
+    fastpipe.pack(four / "train.parquet", four / "packed", unlisted="keep")
+    assert labels(four) == {"a.jpg": "cat", "c.jpg": None, "d.jpg": None}
+
+
 def test_what_becomes_of_them_is_an_option_of_tables(four: Path) -> None:
     (four / "a.csv").write_text("path,label\na.jpg,cat\n")
     succeeded("pack", four / "a.csv", four / "packed", "--unlisted", "keep")
@@ -112,3 +120,17 @@ def test_what_becomes_of_them_is_an_option_of_tables(four: Path) -> None:
         fastpipe.pack(four / "a.csv", four / "other", unlisted="all")
     with pytest.raises(PackError, match=r"^unlisted: imagefolder sources have no such option"):
         fastpipe.pack(photos(four / "only", "x.jpg"), four / "other", unlisted="keep")
+
+
+@becomes(
+    "train.csv and val.csv that list images of one folder, with --unlisted keep",
+    "the images of val.csv have a row, so they are not packed",
+)
+def test_images_of_the_table_of_another_split_have_a_row(four: Path) -> None:
+    text = "image,xmin,ymin,xmax,ymax,class\n{},1,2,10,12,dog\n"
+    (four / "val.csv").write_text(text.format("b.jpg"))
+    (four / "test.csv").write_text("name\nc.jpg\n")  # another kind of table
+    pack_text(four, "train.csv", text.format("a.jpg"), unlisted="keep")
+    assert set(values(four, "boxes")) == {"a.jpg", "c.jpg", "d.jpg"}
+    (said,) = assumed(pack_text(four, "train.csv", text.format("a.jpg"), overwrite=True))
+    assert "2 images have no row" in said

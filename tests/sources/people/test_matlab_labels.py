@@ -52,6 +52,7 @@ def test_flowers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ) as caught:
             fastpipe.pack(passed, tmp_path / "packed")
     assert "fastpipe pack labels.csv DST --image-root jpg --first-label 1" in str(caught.value)
+    assert "setid.mat beside it has the splits" in str(caught.value)
     (text,) = assumed(fastpipe.pack(source / "jpg", tmp_path / "packed"))
     assert "labels: none, though" in text
 

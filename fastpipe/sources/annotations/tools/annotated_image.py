@@ -28,6 +28,7 @@ class AnnotatedImage:
         may_leave_image: whether boxes may end outside the image; they are cut off at its edge.
         is_annotated: whether anybody has annotated the image. If not, it is left out.
         problem: why the image cannot be packed.
+        object_problems: why objects cannot be read, which are not among the boxes.
         around: kind of shape -> number of boxes that were put around such shapes.
         left_out: kind of object -> number of objects that were left out.
         unpacked: names of values of the whole image that are not packed.
@@ -45,6 +46,7 @@ class AnnotatedImage:
     may_leave_image: bool = False
     is_annotated: bool = True
     problem: str | None = None
+    object_problems: list[str] = field(default_factory=list)
     around: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     unpacked: set[str] = field(default_factory=set)
@@ -62,6 +64,10 @@ class AnnotatedImage:
         """Notes why the image cannot be packed; the first reason counts."""
         if self.problem is None:
             self.problem = problem
+
+    def reject_object(self, problem: str) -> None:
+        """Notes why an object cannot be read. The user may want the image without it."""
+        self.object_problems.append(problem)
 
 
 def class_name(name: object) -> str:

@@ -38,10 +38,15 @@ def parse(frame: object) -> Iterator[AnnotatedImage]:
     if isinstance(size, Mapping):
         image.size = image_size(size.get("width"), size.get("height"))
     try:
-        for label in list_of(entry.get("labels"), "labels"):
-            _add_label(image, object_of(label, "a label"))
+        labels = list_of(entry.get("labels"), "labels")
     except ValueError as problem:
         image.reject(str(problem))
+        labels = []
+    for label in labels:
+        try:
+            _add_label(image, object_of(label, "a label"))
+        except ValueError as problem:
+            image.reject_object(str(problem))
 
     attributes = entry.get("attributes")
     if isinstance(attributes, Mapping):

@@ -26,11 +26,17 @@ def parse(entry: object) -> Iterator[AnnotatedImage]:
     path = item.get("image") or item.get("imagefilename") or item.get("filename")
     image = AnnotatedImage(str(path or ""))
     try:
-        annotations = item.get("annotations", item.get("annotation"))
-        for annotation in list_of(annotations, "annotations"):
-            _add_box(image, object_of(annotation, "an annotation"))
+        annotations = list_of(
+            item.get("annotations", item.get("annotation")), "annotations"
+        )
     except ValueError as problem:
         image.reject(str(problem))
+        annotations = []
+    for annotation in annotations:
+        try:
+            _add_box(image, object_of(annotation, "an annotation"))
+        except ValueError as problem:
+            image.reject_object(str(problem))
     yield image
 
 

@@ -27,10 +27,15 @@ def parse(line: object) -> Iterator[AnnotatedImage]:
     entry = object_of(line, "a line")
     image = AnnotatedImage(str(entry.get("ID") or ""), may_leave_image=True)
     try:
-        for box in list_of(entry.get("gtboxes"), "gtboxes"):
-            _add_person(image, object_of(box, "a box"))
+        boxes = list_of(entry.get("gtboxes"), "gtboxes")
     except ValueError as problem:
         image.reject(str(problem))
+        boxes = []
+    for box in boxes:
+        try:
+            _add_person(image, object_of(box, "a box"))
+        except ValueError as problem:
+            image.reject_object(str(problem))
     yield image
 
 

@@ -48,7 +48,7 @@ def parse(text: str) -> Iterator[AnnotatedImage]:
             try:
                 _add_shape(image, shape)
             except ValueError as problem:
-                image.reject(f"{shape.tag} of {shape.get('label')}: {problem}")
+                image.reject_object(f"{shape.tag} of {shape.get('label')}: {problem}")
         yield image
 
 

@@ -55,7 +55,7 @@ def parse(text: str) -> Iterator[AnnotatedImage]:
         try:
             _add_shape(image, object_of(shape, "a shape"), grouped)
         except ValueError as problem:
-            image.reject(f"shape {index}: {problem}")
+            image.reject_object(f"shape {index}: {problem}")
 
     flags = entry.get("flags")
     if isinstance(flags, Mapping):

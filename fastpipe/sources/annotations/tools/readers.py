@@ -22,13 +22,15 @@ from fastpipe.sources.annotations.tools import (
     via,
     visdrone,
     wider_face,
+    xview,
 )
 from fastpipe.sources.annotations.tools.annotated_image import AnnotatedImage, load_json
 from fastpipe.sources.files import open_unchanged
 from fastpipe.sources.json_stream import array_entries, object_entries
 
-# Forms of files: one text, an array or lists of JSON, a line of JSON for each image.
-_TEXT, _JSON, _LINES = range(3)
+# Forms of files: one text, an array or lists of JSON, a line of JSON for each image. A large file
+# whose images are scattered in it is given to its parser as a path.
+_TEXT, _JSON, _LINES, _PATH = range(4)
 
 
 class Reader(NamedTuple):
@@ -37,7 +39,7 @@ class Reader(NamedTuple):
     Attributes:
         parse: a text, or an entry of a list -> its images. ValueError, ElementTree.ParseError: it
             is damaged.
-        form: _TEXT, _JSON or _LINES.
+        form: _TEXT, _JSON, _LINES or _PATH.
         is_beside: each image has a file of its own, which is called like it.
         classes: the names of all classes by number, if the format says them; else the names in
             the files, sorted.
@@ -63,6 +65,7 @@ READERS = {
     "CrowdHuman": Reader(crowd_human.parse, _LINES),
     "VisDrone": Reader(visdrone.parse, is_beside=True, classes=visdrone.CLASSES),
     "Create ML": Reader(create_ml.parse, _JSON),
+    "xView": Reader(xview.parse, _PATH),
 }
 
 
@@ -80,6 +83,8 @@ def _entries(path: Path, reader: Reader) -> Iterator[Any]:
     if reader.form == _TEXT:
         with open_unchanged(path) as file:
             yield file.read().decode("utf-8-sig")
+    elif reader.form == _PATH:
+        yield path
     elif reader.form == _LINES:
         with open_unchanged(path) as file:
             for line in file:

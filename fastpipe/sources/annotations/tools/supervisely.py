@@ -53,7 +53,7 @@ def parse(text: str) -> Iterator[AnnotatedImage]:
         try:
             _add_object(image, object_of(item, "an object"))
         except ValueError as problem:
-            image.reject(f"object {index}: {problem}")
+            image.reject_object(f"object {index}: {problem}")
     for tag in list_of(entry.get("tags"), "tags"):
         name = tag.get("name") if isinstance(tag, Mapping) else tag
         image.unpacked.add(f"tag {name}")

@@ -141,7 +141,7 @@ def _annotated(
                 box, name, {key: value for key, value in attributes.items() if value}
             )
         except ValueError as problem:
-            image.reject(f"region {index}: {problem}")
+            image.reject_object(f"region {index}: {problem}")
     if not regions:
         text = "images without a region: {}; they are packed as images without boxes"
         image.remarks[text] += 1

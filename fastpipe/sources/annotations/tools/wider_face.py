@@ -55,7 +55,7 @@ def _is_zeros(line: str) -> bool:
 
 def _add_face(image: AnnotatedImage, words: list[str]) -> None:
     if len(words) < _MIN_WORDS:
-        image.reject(
+        image.reject_object(
             f"expected left, top, width and height of a face, got {words!r:.60}"
         )
         return
@@ -71,4 +71,4 @@ def _add_face(image: AnnotatedImage, words: list[str]) -> None:
             image.remarks[_INVALID] += 1
         image.add(box, _CLASS, attributes)
     except ValueError as problem:
-        image.reject(str(problem))
+        image.reject_object(str(problem))

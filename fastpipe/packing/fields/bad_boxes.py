@@ -1,0 +1,136 @@
+"""Boxes that do not lie inside their image -> cut, dropped or refused, as --bad-boxes says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import ImageError
+from fastpipe.packing.fields.placement import Size
+from fastpipe.packing.fields.values import (
+    Boxes,
+    clamp_boxes,
+    cut_boxes,
+    describe_outside,
+    find_outside,
+    naming_field,
+)
+from fastpipe.sources.listing import SourceField
+from fastpipe.sources.options import CLIP, DROP, KEEP_IMAGE
+
+
+class BoxRule(NamedTuple):
+    """What becomes of the boxes of a source.
+
+    Attributes:
+        choice: one of BAD_BOXES; None: REJECT.
+        fields_per_box: fields with an entry for each box, which go with their boxes.
+        numbered_masks: masks whose pixels have the numbers of the objects.
+    """
+
+    choice: str | None = None
+    fields_per_box: frozenset[str] = frozenset()
+    numbered_masks: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, fields: Collection[SourceField], choice: str | None) -> BoxRule:
+        """From the fields of a listing."""
+        return cls(
+            choice,
+            frozenset(field.name for field in fields if field.is_per_box),
+            frozenset(field.name for field in fields if field.has_object_numbers),
+        )
+
+
+class BoxChanges(NamedTuple):
+    """How many boxes of an image were changed."""
+
+    cut: int = 0
+    dropped: int = 0
+
+
+def settle_boxes(
+    values: dict[str, Any], kinds: Mapping[str, str], size: Size, rule: BoxRule
+) -> BoxChanges:
+    """Replaces the boxes among the values of a sample by boxes that lie inside the image.
+
+    Edges at most a pixel outside are moved to the border in any case.
+
+    Args:
+        values: by field; `settle_boxes` changes them.
+        kinds: name -> kind of the fields.
+        size: of the picture that the values are of.
+        rule: the user's choice.
+
+    Raises:
+        ImageError: a box does not lie inside the image, and images with such boxes are rejected.
+    """
+    num_cut = 0
+    num_dropped = 0
+    for name, kind in kinds.items():
+        boxes = values[name]
+        if kind != "boxes" or boxes is None:
+            continue
+        with naming_field(name):
+            settled, is_kept = _settle(boxes, size, rule)
+        num_cut += settled.num_cut
+        num_dropped += settled.num_dropped
+        values[name] = settled
+        if not is_kept.all():
+            _drop_entries(values, is_kept, rule)
+    return BoxChanges(num_cut, num_dropped)
+
+
+def _settle(boxes: Boxes, size: Size, rule: BoxRule) -> tuple[Boxes, NDArray[np.bool_]]:
+    """The boxes that stay, and which of the boxes they are."""
+    width, height = size
+    if boxes.may_leave_image:
+        boxes = cut_boxes(boxes, width, height)
+    boxes = clamp_boxes(boxes, width, height)
+    is_outside = find_outside(boxes, width, height)
+    is_kept = ~is_outside
+    if not is_outside.any():
+        return boxes, is_kept
+    if rule.choice not in (CLIP, DROP):
+        raise ImageError(f"{describe_outside(boxes, width, height)}; {KEEP_IMAGE}")
+
+    num_cut = 0
+    if rule.choice == CLIP:
+        boxes = cut_boxes(boxes, width, height)
+        is_kept = ~find_outside(boxes, width, height)
+        num_cut = int((is_kept & is_outside).sum())
+    labels = boxes.labels
+    if labels is not None:
+        labels = labels[is_kept]
+    num_dropped = boxes.num_dropped + int((~is_kept).sum())
+    kept = boxes._replace(
+        boxes=boxes.boxes[is_kept],
+        labels=labels,
+        num_cut=num_cut,
+        num_dropped=num_dropped,
+    )
+    return kept, is_kept
+
+
+def _drop_entries(
+    values: dict[str, Any], is_kept: NDArray[np.bool_], rule: BoxRule
+) -> None:
+    """Drops the entries of boxes that were dropped from the other fields of a sample."""
+    for name in rule.numbered_masks:
+        if values.get(name) is not None:
+            raise ImageError(
+                f"field {name}: a box of the image is dropped, and the mask has the numbers of all "
+                "objects; leave this field out"
+            )
+    for name in rule.fields_per_box:
+        entries = values.get(name)
+        if entries is None or len(entries) != len(is_kept):
+            continue
+        if isinstance(entries, np.ndarray):
+            values[name] = entries[is_kept]
+        else:
+            pairs = zip(entries, is_kept, strict=True)
+            values[name] = [entry for entry, keeps in pairs if keeps]

@@ -1,0 +1,69 @@
+"""Lines with a number and the name of a class -> the name of each value of a mask.
+
+ADE20K has such a table: objectInfo150.txt, with the columns Idx, Ratio, Train, Val, Stuff, Name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from fastpipe.dataset.format.layout import MAX_CLASSES
+
+_LINE = re.compile(r"(\d{1,5})\s*[\s,;:=]\s*(.*\S)")
+_NUMBER_COLUMNS = ("idx", "index", "id", "value", "number", "class_id", "label_id")
+_NAME_COLUMNS = ("name", "class", "class_name", "label", "label_name", "category")
+_SEPARATORS = ("\t", ",", ";")
+
+
+def parse_numbered_names(lines: Iterable[str]) -> tuple[str, ...]:
+    """The names by number, "" for numbers without one; () if lines have no number and name."""
+    texts = [line.strip() for line in lines if line.strip()]
+    names = _read_table(texts)
+    if names is None:
+        names = _read_lines(texts)
+    if not names or max(names) >= MAX_CLASSES:
+        return ()
+    return tuple(names.get(number, "") for number in range(max(names) + 1))
+
+
+def _read_table(texts: Sequence[str]) -> Mapping[int, str] | None:
+    """Number -> name, of lines below a header; None if there is no header."""
+    if not texts:
+        return None
+    for separator in _SEPARATORS:
+        header = [cell.strip().lower() for cell in texts[0].split(separator)]
+        numbers = [name for name in _NUMBER_COLUMNS if name in header]
+        titles = [name for name in _NAME_COLUMNS if name in header]
+        if not numbers or not titles:
+            continue
+        number_index = header.index(numbers[0])
+        name_index = header.index(titles[0])
+        pairs = []
+        for text in texts[1:]:
+            cells = [cell.strip() for cell in text.split(separator)]
+            if len(cells) <= max(number_index, name_index):
+                return {}
+            pairs.append((cells[number_index], cells[name_index]))
+        return _by_number(pairs)
+    return None
+
+
+def _read_lines(texts: Sequence[str]) -> Mapping[int, str]:
+    pairs = []
+    for text in texts:
+        match = _LINE.fullmatch(text)
+        if match is None:
+            return {}
+        pairs.append((match[1], match[2]))
+    return _by_number(pairs)
+
+
+def _by_number(pairs: Sequence[tuple[str, str]]) -> dict[int, str]:
+    """Number -> name; empty if a number is none or stands twice, or a name is empty."""
+    names: dict[int, str] = {}
+    for number, name in pairs:
+        if not number.isdecimal() or int(number) in names or not name:
+            return {}
+        names[int(number)] = name
+    return names
