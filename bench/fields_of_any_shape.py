@@ -1,0 +1,219 @@
+"""Arrays and lists of pictures -> how fast a loader brings them, beside a DataLoader and plain reads.
+
+    python -m bench.fields_of_any_shape arrays [--samples 4000] [--rounds 5]
+    python -m bench.fields_of_any_shape pictures PHOTOS [--samples 250] [--rounds 5]
+
+`arrays` packs latents of (16, 64, 64) float16. It compares a loader of them alone (two threads, batches of 64) with a
+DataLoader of two workers and `np.load`, and with two threads that only read the same bytes from the page cache into
+memory of the loader's size. `pictures` packs 3 to 12 photos a sample, each resized to 448 x 448. It compares with a
+DataLoader of two workers and Pillow, from files and from Hugging Face's `datasets` (`List(Image)`). The contenders take
+turns; the table has medians. CPU time is that of the process and its children.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+import fastpipe
+
+BATCH = 64
+LATENT = (16, 64, 64)
+LATENT_BYTES = 16 * 64 * 64 * 2
+SLOTS = 6  # batches that a loader keeps memory for
+SIZE = (448, 448)
+PICTURES_IN_BATCH = 16
+
+
+class Result(NamedTuple):
+    """Of one round: items (arrays or pictures) a second, and CPU microseconds an item."""
+
+    items_per_s: float
+    cpu_us: float
+
+
+def measure(count: Callable[[], int]) -> Result:
+    """Runs a function that returns how many items it has brought."""
+    started = time.perf_counter()
+    cpu_before = cpu_seconds()
+    items = count()
+    seconds = time.perf_counter() - started
+    return Result(items / seconds, (cpu_seconds() - cpu_before) / items * 1e6)
+
+
+def cpu_seconds() -> float:
+    """Of this process and of its children that have ended."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+class LatentFiles(Dataset[torch.Tensor]):
+    def __init__(self, paths: list[Path]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        return torch.from_numpy(np.load(self.paths[number]))
+
+
+def arrays(folder: Path, samples: int) -> dict[str, Callable[[], int]]:
+    """The contenders for latents."""
+    rng = np.random.default_rng(0)
+    pixels = np.zeros((8, 8, 3), np.uint8)
+    paths = []
+    with fastpipe.Writer(folder / "packed", {"latent": "array"}) as writer:
+        for number in range(samples):
+            latent = rng.normal(size=LATENT).astype(np.float16)
+            paths.append(folder / f"{number}.npy")
+            np.save(paths[-1], latent)
+            writer.add(pixels, key=str(number), latent=latent)
+    loader = fastpipe.loader(folder / "packed", BATCH, size=8, fields=["latent"], num_workers=2)
+    list(loader)
+    torch_loader = DataLoader(LatentFiles(paths), BATCH, shuffle=True, num_workers=2)
+
+    def load() -> int:
+        return sum(len(batch["latent"]) for batch in loader)
+
+    def load_files() -> int:
+        return sum(len(batch) for batch in torch_loader)
+
+    shards = sorted((folder / "packed").glob("*.tar"))
+    memory = [bytearray(SLOTS * BATCH * LATENT_BYTES) for _ in range(2)]
+
+    def read_shards(thread: int) -> int:
+        place = 0
+        view = memoryview(memory[thread])
+        items = 0
+        for shard in shards[thread::2]:
+            with shard.open("rb", buffering=0) as file:
+                while file.readinto(view[place : place + LATENT_BYTES]) == LATENT_BYTES:
+                    place = (place + LATENT_BYTES) % len(view)
+                    items += 1
+        return items
+
+    def read() -> int:
+        with ThreadPoolExecutor(2) as threads:
+            return sum(threads.map(read_shards, range(2)))
+
+    return {"fastpipe": load, "DataLoader, np.load": load_files, "readinto alone": read}
+
+
+class PictureLists(Dataset[list[torch.Tensor]]):
+    """Lists of pictures, opened by `open_list`, which gives PIL images."""
+
+    def __init__(self, samples: int, open_list: Callable[[int], list[Image.Image]]) -> None:
+        self.samples = samples
+        self.open_list = open_list
+
+    def __len__(self) -> int:
+        return self.samples
+
+    def __getitem__(self, number: int) -> list[torch.Tensor]:
+        tensors = []
+        for image in self.open_list(number):
+            resized = image.convert("RGB").resize(SIZE, Image.Resampling.BILINEAR)
+            tensors.append(torch.from_numpy(np.array(resized)).permute(2, 0, 1))
+        return tensors
+
+
+def stack(lists: list[list[torch.Tensor]]) -> torch.Tensor:
+    return torch.stack([picture for pictures in lists for picture in pictures])
+
+
+def pictures(folder: Path, photos: Path, samples: int) -> dict[str, Callable[[], int]]:
+    """The contenders for lists of photos."""
+    import datasets
+
+    files = sorted(path for path in photos.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    rng = np.random.default_rng(0)
+    lists = []
+    for _ in range(samples):
+        numbers = rng.integers(len(files), size=int(rng.integers(3, 13)))
+        lists.append([files[number] for number in numbers])
+    with fastpipe.Writer(folder / "packed", {"pictures": "images"}) as writer:
+        pixels = np.zeros((8, 8, 3), np.uint8)
+        for number, paths in enumerate(lists):
+            writer.add(pixels, key=str(number), pictures=paths)
+    rows = [[{"bytes": path.read_bytes(), "path": None} for path in paths] for paths in lists]
+    features = datasets.Features({"pictures": [datasets.Image()]})
+    table = datasets.Dataset.from_dict({"pictures": rows}, features=features)
+    table.save_to_disk(folder / "table")
+    saved: Any = datasets.load_from_disk(folder / "table")
+
+    loader = fastpipe.loader(
+        folder / "packed",
+        PICTURES_IN_BATCH,
+        size=SIZE,
+        crop=fastpipe.Resize(),
+        hflip=False,
+        drop_last=False,
+        num_workers=2,
+        fields=[fastpipe.Images("pictures", form="flat")],
+    )
+    sources = {
+        "DataLoader, Pillow": lambda number: [Image.open(path) for path in lists[number]],
+        "DataLoader, datasets": lambda number: saved[number]["pictures"],
+    }
+    contenders = {"fastpipe": lambda: sum(len(batch["pictures"]) for batch in loader)}
+    for name, open_list in sources.items():
+        torch_loader = DataLoader(
+            PictureLists(samples, open_list),
+            PICTURES_IN_BATCH,
+            shuffle=True,
+            num_workers=2,
+            collate_fn=stack,
+        )
+        contenders[name] = lambda torch_loader=torch_loader: sum(map(len, torch_loader))
+    return contenders
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("arrays", "pictures"))
+    parser.add_argument("photos", type=Path, nargs="?")
+    parser.add_argument("--samples", type=int)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        if options.what == "arrays":
+            contenders = arrays(Path(folder), options.samples or 4000)
+        else:
+            if options.photos is None:
+                parser.error("pictures: pass the folder of the photos")
+            contenders = pictures(Path(folder), options.photos, options.samples or 250)
+        results: dict[str, list[Result]] = {name: [] for name in contenders}
+        for _ in range(options.rounds):
+            for name, count in contenders.items():
+                results[name].append(measure(count))
+
+    out = io.StringIO()
+    out.write(f"{options.rounds} rounds, load {os.getloadavg()[0]:.1f}\n\n")
+    out.write("| | a second | CPU, us each |\n|---|---|---|\n")
+    for name, rounds in results.items():
+        items_per_s = statistics.median(result.items_per_s for result in rounds)
+        cpu_us = statistics.median(result.cpu_us for result in rounds)
+        out.write(f"| {name} | {items_per_s:,.0f} | {cpu_us:,.0f} |\n")
+    sys.stdout.write(out.getvalue())
+
+
+if __name__ == "__main__":
+    main()
