@@ -22,6 +22,8 @@ SHOWN = "shown"
 STORED = "stored"
 
 ByteRange = tuple[int, int]  # offset and size in bytes, in a tar
+# The members with the value of a field: none, one, or several of a list of pictures.
+Members = tuple[ByteRange, ...]
 
 
 class Group(NamedTuple):
@@ -50,7 +52,7 @@ class Source(NamedTuple):
         archive: path of its tar, "" if the source is the tar; None: it is a file itself.
         offset_bytes: of its first byte in the tar.
         archive_bytes: size of the tar.
-        parts: in the tar, the member with the value of each field; None: the sample has none.
+        parts: in the tar, the members with the value of each field.
         file: path of the file, if it is not `path`: several rows may name one file.
         note: of a row, the values of its fields; None: it has no fields.
         identity: of the picture that was packed into a shard of ours; None: of this one.
@@ -66,7 +68,7 @@ class Source(NamedTuple):
     archive: str | None = None
     offset_bytes: int = 0
     archive_bytes: int = 0
-    parts: tuple[ByteRange | None, ...] = ()
+    parts: tuple[Members, ...] = ()
     file: str | None = None
     note: Note | None = None
     identity: int | None = None
@@ -192,7 +194,7 @@ class Listing:
         for source in self.sources:
             note = None if source.note is None else source.note.content
             # Not the offsets: the same members may lie elsewhere in another tar.
-            sizes = [None if part is None else part[1] for part in source.parts]
+            sizes = [_sizes_of(members) for members in source.parts]
             details = f"{source.label} {source.size_bytes}"
             total += _hash_source(source, details, sizes, note)
         return to_hex(total)
@@ -223,6 +225,14 @@ class Listing:
             if has_numbers or source_field.run_order:
                 total += xxhash.xxh3_128_intdigest(repr(source_field).encode())
         return total
+
+
+def _sizes_of(members: Members) -> int | list[int] | None:
+    """The sizes of members, for a hash: of a single one a number, of none None."""
+    sizes = [size_bytes for _, size_bytes in members]
+    if len(sizes) > 1:
+        return sizes
+    return sizes[0] if sizes else None
 
 
 def _hash_source(source: Source, details: str, parts: object, note: int | None) -> int:

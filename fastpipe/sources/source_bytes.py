@@ -65,13 +65,13 @@ def _span_of(source: Source) -> tuple[str, int, int]:
     stop = start + source.size_bytes
     if source.archive is None:
         return source.file_path, start, stop
-    parts = sorted(part for part in source.parts if part is not None)
+    members = sorted(member for part in source.parts for member in part)
     # Members that follow the image, the nearest first, and then those before it.
-    for offset, size_bytes in parts:
+    for offset, size_bytes in members:
         end = offset + size_bytes
         if end > stop and offset - stop <= _GAP_BYTES:
             stop = end
-    for offset, size_bytes in reversed(parts):
+    for offset, size_bytes in reversed(members):
         end = offset + size_bytes
         if offset < start and start - end <= _GAP_BYTES:
             start = offset

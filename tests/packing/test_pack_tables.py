@@ -696,9 +696,9 @@ def test_a_repair_converts_only_what_the_damaged_shard_needs(
     read = Counter[str]()
     original = converting.convert_sample
 
-    def convert_sample(row: Any, name: str, *rest: Any) -> Any:
+    def convert_sample(row: Any, name: str, *rest: Any, **options: Any) -> Any:
         read[name] += 1
-        return original(row, name, *rest)
+        return original(row, name, *rest, **options)
 
     monkeypatch.setattr(converting, "convert_sample", convert_sample)
     assert repair(packed, source, verify(packed)) == ["shard-000001.tar"]

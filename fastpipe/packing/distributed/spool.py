@@ -256,7 +256,8 @@ def _decode_source(encoded: list[Any], notes: Notes | None) -> Source:
     values = dict(zip(Source._fields, encoded, strict=True))
     # JSON has lists in place of tuples.
     values["parts"] = tuple(
-        None if part is None else tuple(part) for part in values["parts"]
+        tuple((offset, size_bytes) for offset, size_bytes in members)
+        for members in values["parts"]
     )
     if values["note"] is not None and notes is not None:
         text, content, state = values["note"]

@@ -27,7 +27,7 @@ from fastpipe.sources.annotations.run_lengths import COLUMNS
 from fastpipe.sources.class_names import renumber_value
 from fastpipe.sources.field_values import name_of_class
 from fastpipe.sources.files import read_listed_file
-from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField
+from fastpipe.sources.listing import ByteRange, Listing, Members, Source, SourceField
 from fastpipe.sources.picture import colour_mask, mask_file
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.source_bytes import read_source
@@ -86,19 +86,27 @@ def _read_parts(listing: Listing, source: Source) -> Iterator[Any]:
     """The values of a sample whose fields are ranges of bytes, such as members of a tar."""
     # One member may hold the values of several fields, and is read once.
     notes: dict[ByteRange, Any] = {}
-    for field, part in zip(listing.fields, source.parts, strict=True):
-        yield _read_part(listing, source, field, part, notes)
+    for field, members in zip(listing.fields, source.parts, strict=True):
+        yield _read_part(listing, source, field, members, notes)
 
 
 def _read_part(
     listing: Listing,
     source: Source,
     field: SourceField,
-    part: ByteRange | None,
+    members: Members,
     notes: dict[ByteRange, Any],
 ) -> Any:
-    if part is None:
+    if field.kind == "images":
+        pictures = []
+        for offset, size_bytes in members:
+            check_value_size(size_bytes, MAX_SAMPLE_BYTES)  # before it is read
+            member = source._replace(offset_bytes=offset, size_bytes=size_bytes)
+            pictures.append(read_source(listing.root, member))
+        return pictures
+    if not members:
         return None if field.kind in PICTURE_KINDS else parse_value(field.kind, None)
+    (part,) = members
     offset, size_bytes = part
     check_value_size(size_bytes, MAX_VALUE_BYTES)  # before it is read
     member = source._replace(offset_bytes=offset, size_bytes=size_bytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import tee
 from pathlib import Path
@@ -20,7 +20,9 @@ from fastpipe.sources.files import SourcePath, state_at
 from fastpipe.sources.listing import (
     STORED,
     Assumption,
+    ByteRange,
     Listing,
+    Members,
     Source,
     SourceField,
     replace_sources,
@@ -362,8 +364,10 @@ def _listing_of(
 ) -> Listing:
     """The samples, with those of their members that are fields; counts the others as dropped."""
     field_extensions = [field.column for field in fields]
+    list_names = [field.name for field in fields if field.kind == "images"]
     for extension, count in samples.extension_counts.items():
-        if extension not in field_extensions:
+        is_of_list = any(_number_in_list(extension, name) >= 0 for name in list_names)
+        if extension not in field_extensions and not is_of_list:
             samples.drop(extension, count)
     if fields:
         sources = samples.sources
@@ -372,9 +376,31 @@ def _listing_of(
                 continue
             # There may be millions of samples, so each dict is freed as soon as it is read.
             ranges = samples.field_ranges.pop(index, {})
-            parts = tuple(ranges.get(extension) for extension in field_extensions)
+            parts = tuple(_members_of(field, ranges) for field in fields)
             sources[index] = source._replace(parts=parts)
     return Listing(root, classes, samples.sources, stray, samples.dropped, fields)
+
+
+def _members_of(field: SourceField, ranges: Mapping[str, ByteRange]) -> Members:
+    """The members of a sample that are a field's; `ranges` has all members by their extension."""
+    if field.kind != "images":
+        member = ranges.get(field.column)
+        return () if member is None else (member,)
+    numbered = []
+    for extension, member in ranges.items():
+        number = _number_in_list(extension, field.name)
+        if number >= 0:
+            numbered.append((number, member))
+    return tuple(member for _, member in sorted(numbered))
+
+
+def _number_in_list(extension: str, name: str) -> int:
+    """Which picture of the list with this name a member is: 2 of "pages.2.jpg"; -1: of none."""
+    prefix, _, ending = extension.rpartition(".")
+    list_name, _, number = prefix.rpartition(".")
+    if list_name == name and number.isdigit() and ending in ("jpg", "png"):
+        return int(number)
+    return -1
 
 
 def _join_classes(samples: TarSamples) -> list[str]:

@@ -213,5 +213,5 @@ def test_an_added_source_has_the_option(tmp_path: Path) -> None:
 
 
 def test_a_choice_that_does_not_exist(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--bad-boxes: expected 'reject', 'clip' or 'drop'"):
+    with pytest.raises(ConfigError, match="bad_boxes: expected 'reject', 'clip' or 'drop'"):
         fastpipe.pack(yolo(tmp_path / "src"), tmp_path / "packed", bad_boxes="all")
