@@ -21,7 +21,7 @@ def read_classes(folder: Path, classes: list[Any]) -> list[Any]:
     field = SourceField("tags", "classes", in_note=True, names=("ant", "bee"), column="json")
     listing = Listing(folder, [], [], [], fields=(field,))
     source = Source(
-        "a.json", -1, len(data), state.st_mtime_ns, state.st_ctime_ns, parts=((0, len(data)),)
+        "a.json", -1, len(data), state.st_mtime_ns, state.st_ctime_ns, parts=(((0, len(data)),),)
     )
     return list(read_values._read_parts(listing, source))
 

@@ -34,6 +34,14 @@ def png(array: np.ndarray[Any, Any], mode: str | None = None) -> bytes:
     return file.getvalue()
 
 
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, list) and any(isinstance(value, torch.Tensor) for value in one):
+        return len(one) == len(other) and all(map(torch.equal, one, other))
+    return bool(one == other)
+
+
 def laion(folder: Path, *, labelled: bool = False, samples: int = 12) -> Path:
     """Tars of jpg, txt, json and a mask, as LAION's; some samples lack some members."""
     folder.mkdir()
@@ -139,12 +147,7 @@ def test_a_packed_dataset_with_fields_is_a_source(tmp_path: Path) -> None:
     assert len(before) == len(after) == 9
     for key, values in before.items():
         for name, value in values.items():
-            same = (
-                torch.equal(value, after[key][name])
-                if isinstance(value, torch.Tensor)
-                else value == after[key][name]
-            )
-            assert same, (key, name)
+            assert same(value, after[key][name]), (key, name)
     for name in ("seg", "depth", "second"):
         assert [
             stored_files(tmp_path / packed, name).count(None) for packed in ("one", "other")
