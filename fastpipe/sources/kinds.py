@@ -20,6 +20,7 @@ from fastpipe.sources.annotations.coco_splits import (
 from fastpipe.sources.class_names import with_given_classes, with_names_of_all
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.class_folders import ClassFolders, find_class_folders
+from fastpipe.sources.folders.class_lists import find_names_of_numbers
 from fastpipe.sources.folders.classes_in_names import describe_classes_in_names
 from fastpipe.sources.folders.doubtful_classes import similar_classes
 from fastpipe.sources.folders.split_classes import (
@@ -148,6 +149,8 @@ def list_sources(
         place = f"classes of {field.name}"
         listing = add_assumptions(listing, similar_classes(field.names, place))
 
+    if source.format == "webdataset" and options.classes is None and not is_pattern:
+        listing = add_assumptions(listing, _names_of_numbers(source, listing))
     if source.format != "imagefolder":
         image_folders: set[str] = set()
         if source.format == "annotations" and listing.root == source.root:
@@ -358,6 +361,21 @@ def _annotations_above(root: SourcePath, listing: Listing) -> list[Assumption]:
     if not isinstance(root, Path) or not isinstance(listing.root, Path):
         return []
     return find_annotations_above(root, listing.root, listing)
+
+
+def _names_of_numbers(source: Recognised, listing: Listing) -> Iterator[Assumption]:
+    """The assumption on classes that are numbers, if a list beside the tars may have their names."""
+    classes = listing.classes
+    if not classes or not all(name.isdigit() for name in classes):
+        return
+    folder = source.root.parent if source.is_file else source.root
+    file = find_names_of_numbers(folder, len(classes))
+    if file is not None:
+        yield Assumption(
+            f"classes: called by their numbers; {readable(file.name)} beside the tars may have "
+            "their names",
+            f"--classes-from {readable(file)}",
+        )
 
 
 def _coco_files_of_other_splits(

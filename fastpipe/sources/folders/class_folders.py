@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -28,7 +29,10 @@ from fastpipe.sources.folders.folder_roles import (
 )
 from fastpipe.sources.folders.nested_folders import check_nested_folders
 from fastpipe.sources.folders.split_classes import classes_outside_training
-from fastpipe.sources.folders.splits import split_in_path, split_of_name
+from fastpipe.sources.folders.splits import (
+    first_paths,
+    meaning_of_split,
+)
 from fastpipe.sources.folders.unread_names import describe_unread
 from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.options import SourceOptions
@@ -46,6 +50,8 @@ from fastpipe.sources.tables.table_files import (
     sort_labelled_first,
 )
 from fastpipe.sources.tables.table_text import LISTS
+
+_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 @dataclass(frozen=True)
@@ -251,16 +257,29 @@ def _tables_beside_splits(
     tables = [name for name in files if format_of(name) in (*MANIFESTS, "parquet")]
     if all(is_result_form(name) for name in tables):
         return []  # a form for results has no labels
-    # Of several tables, test.csv is about the split test.
-    meaning = split_of_name(split)
-    tables_of_split = [name for name in tables if split_in_path(name) == meaning]
-    table = sort_labelled_first(tables_of_split or tables)[0]
+    # Of several tables, test.csv is about the split test. trainLabels.csv is not: Kaggle's images of
+    # train and test may have the same names.
+    meaning = meaning_of_split(split)
+    listing = [name for name in tables if not is_result_form(name)]
+    tables_of_split = [name for name in listing if _split_of_table(name) == meaning]
+    tables_of_all = [name for name in listing if not _split_of_table(name)]
+    candidates = sort_labelled_first(tables_of_split or tables_of_all)
+    if not candidates:
+        text = f"labels: none; {first_paths(listing)} beside the splits is called after another split"
+        return [Assumption(text), *assume_forms_skipped(tables)]
+    table = candidates[0]
     assumption = Assumption(
         f"labels: none, though {readable(table)} lies beside the splits; if it has the labels, "
         f"pass {readable(str(top / table))}",
         f"--image-root {readable(str(root))}",
     )
     return [assumption, *assume_forms_skipped(tables)]
+
+
+def _split_of_table(name: str) -> str:
+    """The split in the name of a table, also of trainLabels.csv; "" if there is none."""
+    words = _CAMEL_CASE.sub("-", name)
+    return meaning_of_split(words)
 
 
 def list_class_folders(folders: ClassFolders, *, are_classes: bool = False) -> Listing:

@@ -29,6 +29,9 @@ _CODE = re.compile(r"/[mgt]/\w+")
 # A list of classes is small. A file of this name that is larger may be anything.
 _MAX_BYTES = 4 << 20
 _MAX_NAMES = 1000
+_CALLED_CLASS_LIST = re.compile(
+    r".*(?:class|label|categor)[\w-]*\.(?:txt|names)", re.IGNORECASE
+)
 _NUMBER = re.compile(r"\s*[0-9]{1,4}\s*")
 
 
@@ -82,6 +85,24 @@ def find_class_list(folder: SourcePath, classes: Collection[str]) -> SourcePath 
         lines = [line.strip() for line in text.strip().split("\n")]
         names = clean_class_names(lines) if all(lines) else []
         if len(set(names)) == len(names) and set(names).issuperset(classes):
+            return file
+    return None
+
+
+def find_names_of_numbers(folder: SourcePath, class_count: int) -> SourcePath | None:
+    """The text file in a folder that is called a list of classes, and may name so many; or None."""
+    if not isinstance(folder, Path):
+        return None
+    for name in names_in(folder, _MAX_NAMES).files:
+        if not _CALLED_CLASS_LIST.fullmatch(name):
+            continue
+        file = folder / name
+        if file.stat().st_size > _MAX_BYTES:
+            continue
+        with open_unchanged(file) as opened:
+            lines = opened.read(_MAX_BYTES).split(b"\n")
+        names = [line for line in lines if line.strip()]
+        if len(names) >= class_count:
             return file
     return None
 

@@ -296,3 +296,26 @@ def test_hidden_folders_beside_the_classes(tmp_path: Path) -> None:
     write_tar(tmp_path / "other.tar", members)
     (assumption,) = fastpipe.pack(tmp_path / "other.tar", tmp_path / "more").assumed
     assert "if the folders in it (cat, dog) are the classes" in assumption.text
+
+
+@becomes(
+    "tars with numbers in `.cls` and `classes.txt` beside them",
+    "classes called by their numbers; the list is named",
+    "--classes-from classes.txt",
+)
+def test_a_list_of_class_names_beside_tars(tmp_path: Path) -> None:
+    folder = tmp_path / "src"
+    folder.mkdir()
+    members = {"a.jpg": ONE, "a.cls": b"0", "b.jpg": TWO, "b.cls": b"1"}
+    write_tar(folder / "0.tar", members)
+    (folder / "notes.txt").write_text("a\nb\nc\n")
+    assert assumed(fastpipe.pack(folder, tmp_path / "none")) == []
+    names = folder / "classes.txt"
+    names.write_text("zebra\nape\n")
+    (text,) = assumed(fastpipe.pack(folder, tmp_path / "named"))
+    assert text.startswith("classes: called by their numbers; classes.txt beside the tars may have")
+    assert f"--classes-from {names}" in text
+    fastpipe.pack(folder, tmp_path / "packed", classes_from=names)
+    assert labels(tmp_path) == {"0.tar/a.jpg": "zebra", "0.tar/b.jpg": "ape"}
+    names.write_text("zebra\n")  # too few
+    assert assumed(fastpipe.pack(folder, tmp_path / "few")) == []

@@ -107,3 +107,15 @@ def test_captions_before_lists_of_names(tmp_path: Path) -> None:
     write(root / "Flickr8k_text/Flickr_8k.devImages.txt", "10001.jpg\n10002.jpg\n")
     with pytest.raises(PackError, match=f"Pass a table of these images: {table} or"):
         fastpipe.pack(root, tmp_path / "packed")
+
+
+def test_a_table_of_another_split_is_not_proposed(tmp_path: Path) -> None:
+    """Kaggle's CIFAR-10 has train/1.png and another test/1.png; trainLabels.csv is about the first."""
+    root = tmp_path / "cifar"
+    photos(root, "train/1.jpg", "train/2.jpg", "test/1.jpg", "test/2.jpg")
+    write(root / "trainLabels.csv", "id,label\n1,frog\n2,truck\n")
+    write(root / "sampleSubmission.csv", "id,label\n1,cat\n2,cat\n")
+    (text, *_) = assumed(fastpipe.pack(root, tmp_path / "test", split="test"))
+    assert text == "labels: none; trainLabels.csv beside the splits is called after another split"
+    (text, *_) = assumed(fastpipe.pack(root, tmp_path / "train", split="train"))
+    assert f"pass {root / 'trainLabels.csv'}" in text
