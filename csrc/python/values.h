@@ -84,8 +84,7 @@ inline void fill_as(const py::array& images, RowOptions* options) {
     return;
   }
   const bool bytes = py::isinstance<py::array_t<std::uint8_t>>(images);
-  if ((!bytes && !py::isinstance<py::array_t<std::int32_t>>(images)) ||
-      (images.flags() & py::array::c_style) == 0) {
+  if ((!bytes && !py::isinstance<py::array_t<std::int32_t>>(images)) || (images.flags() & py::array::c_style) == 0) {
     throw py::value_error("images: expected masks, a C-contiguous array of uint8 or int32 (rows, height, width)");
   }
   options->id_bytes = bytes ? 1 : 4;
