@@ -16,6 +16,8 @@ from support.pictures.drawn import smooth_noise
 from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
+from fastpipe.dataset.format import columns
+from fastpipe.dataset.format.fields import MAX_PICTURES
 from fastpipe.tools.verify.verification import verify
 
 COUNT = 17
@@ -192,6 +194,18 @@ def test_what_a_writer_refuses(tmp_path: Path) -> None:
     assert "picture 0: expected an image as a path" in reasons["3"]
     samples = fastpipe.open(tmp_path / "data").with_fields(["pages"])
     assert [len(sample["pages"]) for sample in samples] == [0, 0, 1]
+
+
+def test_a_list_has_a_limit(data: Path, copied: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = np.zeros((2, 2, 3), np.uint8)
+    with (
+        pytest.raises(fastpipe.PackError, match="expected at most 4,096 pictures, got 4,097"),
+        fastpipe.Writer(copied(data).parent / "many", {"pages": "images"}) as writer,
+    ):
+        writer.add(image, key="0", pages=[b""] * (MAX_PICTURES + 1))
+    monkeypatch.setattr(columns, "MAX_PICTURES", 2)
+    with pytest.raises(fastpipe.DatasetError, match="cannot have 3 pictures; expected at most 2"):
+        list(batches(data))
 
 
 def test_json_lines_with_lists_of_paths(tmp_path: Path) -> None:

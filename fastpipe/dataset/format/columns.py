@@ -20,6 +20,7 @@ from fastpipe.dataset.format.array_file import numpy_dtype
 from fastpipe.dataset.format.fields import (
     FIELD_IMAGE_DTYPE,
     JPEG,
+    MAX_PICTURES,
     MAX_VALUE_BYTES,
     PICTURE_KINDS,
     PNG,
@@ -171,6 +172,13 @@ class PictureLists(_VariableColumn):
             DatasetError: as RaggedColumn.take; or a record is of no picture.
         """
         begins, ends = self._ranges(samples)
+        counts = ends - begins
+        if counts.max(initial=0) > MAX_PICTURES:
+            sample = int(samples[int(counts.argmax())])
+            raise DatasetError(
+                f"{self._offsets.path}: sample {sample} cannot have {counts.max():,} pictures; "
+                f"expected at most {MAX_PICTURES:,}. The file is damaged: {RESTORE}"
+            )
         records = self._values.ranges(begins, ends)
         is_good = (records["width"] > 0) & (records["height"] > 0)
         is_good &= (records["size"] > 0) & np.isin(records["format"], (PNG, JPEG))

@@ -44,6 +44,9 @@ CLASS_KINDS = ("boxes", "classes", "mask")
 # The most bytes of one sample's text, JSON or bytes. They are read whole, and damaged offsets must
 # not cost all memory.
 MAX_VALUE_BYTES = 256 << 20
+# The most pictures in the list of one sample. A batch has memory for all of them, and damaged offsets
+# must not cost all memory.
+MAX_PICTURES = 1 << 12
 
 # The endings of kinds whose values are members of the shard; all others stand in KEY.json.
 _MEMBERS = {

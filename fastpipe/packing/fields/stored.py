@@ -37,7 +37,12 @@ from fastpipe.packing.fields.placement import (
     frame_of_file,
     turned_size,
 )
-from fastpipe.packing.fields.values import Boxes, describe_outside, find_outside
+from fastpipe.packing.fields.values import (
+    Boxes,
+    check_picture_count,
+    describe_outside,
+    find_outside,
+)
 from fastpipe.sources.listing import SHOWN
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.sources.picture.pillow import OpenedImage
@@ -109,6 +114,7 @@ class FieldValues:
 
     def _pictures(self, values: Sequence[bytes | OpenedImage]) -> tuple[bytes, ...]:
         """The bytes of pictures of their own sizes, each turned by its own EXIF, as the first one."""
+        check_picture_count(len(values))
         options = replace(self._encode, storage=JPEG_STORAGE)
         pictures = []
         for number, value in enumerate(values):

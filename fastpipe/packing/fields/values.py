@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastpipe.arrays import Float32s, Int64s
 from fastpipe.dataset.format.array_file import encode_array
-from fastpipe.dataset.format.fields import MAX_VALUE_BYTES
+from fastpipe.dataset.format.fields import MAX_PICTURES, MAX_VALUE_BYTES
 from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError
 
@@ -306,6 +306,12 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "keypoints": _parse_keypoints,
     "array": _parse_file_of_array,
 }
+
+
+def check_picture_count(count: int) -> None:
+    """Raises ImageError if a list has too many pictures."""
+    if count > MAX_PICTURES:
+        raise ImageError(f"expected at most {MAX_PICTURES:,} pictures, got {count:,}")
 
 
 def check_value_size(size_bytes: int, most: int) -> None:

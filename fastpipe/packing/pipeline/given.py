@@ -15,7 +15,11 @@ from fastpipe.dataset.format.fields import FILE_KINDS, MAX_VALUE_BYTES
 from fastpipe.dataset.format.layout import MAX_CLASSES, MAX_SAMPLE_BYTES, NO_LABEL
 from fastpipe.errors import ImageError
 from fastpipe.packing.fields.mask import mask_of_array
-from fastpipe.packing.fields.values import naming_field, parse_value
+from fastpipe.packing.fields.values import (
+    check_picture_count,
+    naming_field,
+    parse_value,
+)
 from fastpipe.sources.files import LocalFile
 from fastpipe.sources.picture.pillow import (
     OpenedImage,
@@ -118,6 +122,7 @@ def _copy_pictures(values: object) -> list[Any] | None:
             "expected a list of images, each a path, bytes, a PIL image or an array; got "
             f"{type(values).__name__}"
         )
+    check_picture_count(len(values))
     pictures = []
     for number, value in enumerate(values):
         try:
