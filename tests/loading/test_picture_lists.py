@@ -208,6 +208,14 @@ def test_a_list_has_a_limit(data: Path, copied: Any, monkeypatch: pytest.MonkeyP
         list(batches(data))
 
 
+def test_a_preview_needs_images(data: Path, tmp_path: Path) -> None:
+    with (
+        fastpipe.loader(data, 4, size=32, fields=["pages"]) as loader,
+        pytest.raises(fastpipe.ConfigError, match='has fields without "image"'),
+    ):
+        fastpipe.preview(loader, tmp_path / "preview.png")
+
+
 def test_json_lines_with_lists_of_paths(tmp_path: Path) -> None:
     lines = []
     for number in range(5):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,16 @@ from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import sample_fields
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.sample_reader import SampleFormat, SampleReader
+from fastpipe.errors import first_names, format_count
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.tools.show.drawing import BoxMarks, Marks
 
 _DRAWN = ("boxes", "mask", "keypoints")
-_WRITTEN = ("text", "json", "int", "floats", "classes", "array")
+_WRITTEN = ("text", "json", "int", "floats", "classes", "array", "images")
 VISIBLE = (*_DRAWN, *_WRITTEN)
 """Kinds of fields that a sheet can show."""
 
+_MAX_SIZES = 4  # of the pictures in a list
 _MAX_CHARACTERS = 1000  # of a text that are looked at: a line has far fewer
 
 
@@ -134,6 +136,8 @@ def _as_text(value: Any, field: Field) -> str:
         return ", ".join(f"{number:g}" for number in value.tolist())
     if field.kind == "array":
         return _describe_array(value)
+    if field.kind == "images":
+        return _describe_pictures(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return " ".join(text[:_MAX_CHARACTERS].split())
 
@@ -149,3 +153,15 @@ def _describe_array(array: torch.Tensor) -> str:
     if not finite.numel():
         return text
     return f"{text}, {finite.min():g} to {finite.max():g}"
+
+
+def _describe_pictures(pictures: Sequence[torch.Tensor]) -> str:
+    """How many pictures a list has, and the width and height of each."""
+    sizes = []
+    for picture in pictures:
+        height, width = picture.shape[-2:]
+        sizes.append(f"{width} x {height}")
+    text = format_count(len(pictures), "picture")
+    if not sizes:
+        return text
+    return f"{text}: {first_names(sizes, _MAX_SIZES)}"

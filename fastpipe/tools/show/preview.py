@@ -110,6 +110,11 @@ def preview(
             f"preview: it draws one crop of each photo, but {type(recipe.crop).__name__} has "
             f"{recipe.crop.rows}; pass a loader with another crop="
         )
+    if not loader.maker.with_images:
+        raise ConfigError(
+            'preview: it draws the images of a loader, and this one has fields without "image"; pass '
+            'a loader with fields=["image", ...]'
+        )
     ids = _some_samples(recipe, whole("rows", rows, least=1, most=MOST_ROWS))
 
     # One column for each epoch, or for each view.

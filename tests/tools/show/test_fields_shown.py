@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 from support.datasets.field_columns import remove_labels
 from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
+from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.tools.cli.inspect import inspection_tables
-from fastpipe.tools.show import sheet
+from fastpipe.tools.show import marks, sheet
 from fastpipe.tools.show.inspection import BoxCounts, inspect, write_contact_sheet
 
 
@@ -135,3 +137,18 @@ def test_inspect_counts_samples_without_a_label(
     file.write_text(json.dumps(info | {"class_counts": [0, *info["class_counts"][1:]]}))
     assert inspect(PackedIndex(copy)).unlabelled == counts[0] < FLAT_IMAGES
     assert f"without label  {counts[0]}" in table_of(copy)
+
+
+def test_arrays_and_lists_of_pictures_in_words() -> None:
+    array = torch.tensor([[1.5, float("nan")], [-2.0, 0.0]])
+    cases: list[tuple[Any, str, str]] = [
+        (array.half(), "array", "float16 (2, 2), -2 to 1.5"),
+        (array.bfloat16()[:0], "array", "bfloat16 (0, 2)"),
+        (torch.tensor(7), "array", "7 (int64)"),
+        (torch.tensor([True, False]), "array", "bool (2,), 0 to 1"),
+        ([], "images", "0 pictures"),
+        ([torch.zeros(3, 20, 30)], "images", "1 picture: 30 x 20"),
+        ([torch.zeros(3, 9, 8)] * 6, "images", "6 pictures: 8 x 9, 8 x 9, 8 x 9, 8 x 9 and 2 more"),
+    ]
+    for value, kind, text in cases:
+        assert marks._as_text(value, Field("name", kind)) == text
