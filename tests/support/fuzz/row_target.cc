@@ -135,7 +135,9 @@ std::string RowTarget::fill(Random* random, const RowTask& task, int id_bytes, T
   std::vector<Bytes> memory(crops);
   for (std::size_t i = 0; i < crops; ++i) {
     if (i > 0) crop(random, &tasks[i]);
-    slots[i].options = {random->one_in(3), false, id_bytes, form};  // a hash would keep all damage from the decoders
+    slots[i].options = {random->one_in(3), false};  // a hash would keep all damage from the decoders
+    slots[i].options.id_bytes = id_bytes;
+    slots[i].options.form = form;
     slots[i].options.resampling = {static_cast<Interpolation>(random->below(3)), !random->one_in(4)};
     if (random->one_in(3)) {
       slots[i].options.padding.mode = static_cast<PaddingMode>(random->below(5));

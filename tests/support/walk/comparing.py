@@ -42,7 +42,8 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
     ]
     placed = float(model.boxes.min_size) == 1 and float(model.boxes.min_area) == 0
     skipped = ("boxes", "keypoints") if not placed else ("keypoints",)
-    wanted = [n for n in wanted if kinds.get(n) not in skipped]
+    # Single samples have the pictures of a list whole.
+    wanted = [n for n in wanted if kinds.get(n) not in (*skipped, "images")]
 
     def cropped(data: fastpipe.Dataset) -> fastpipe.Dataset:
         exact = bool(model["exact"])
