@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.array_file import array_bytes, describe_shape
 from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.parts import starts_of
 from fastpipe.device.array_tensors import numbers_of
 from fastpipe.engine.slots import SlotRing
 from fastpipe.errors import ConfigError
@@ -74,17 +75,25 @@ class ArrayReader:
         records = self._column.take(plan.ids)
         # (n, axes)
         shapes = records["shape"].astype(np.int64)
-        arrays, first_rows = self._lay_out(shapes, ring)
+        value_counts = shapes.prod(axis=1)
+        arrays, first_rows = self._lay_out(shapes, value_counts, ring)
         if not arrays.slot.size:
             return arrays, None
-        value_counts = shapes.prod(axis=1)
         value_bytes = value_counts * self._bytes_of_one_number()
         header_bytes = records["size"] - value_bytes
         job = engine.submit_arrays(plan, records, header_bytes, arrays.slot, first_rows)
         return arrays, job
 
-    def _lay_out(self, shapes: Int64s, ring: SlotRing) -> tuple[ArrayBatch, Int64s]:
-        """The memory for arrays of these shapes, (n, axes), and (n,) the first row of each in it."""
+    def _lay_out(
+        self, shapes: Int64s, value_counts: Int64s, ring: SlotRing
+    ) -> tuple[ArrayBatch, Int64s]:
+        """The memory for some arrays, and (n,) the first row of each in it.
+
+        Args:
+            shapes: (n, axes).
+            value_counts: (n,) how many numbers each array has.
+            ring: lends the memory.
+        """
         dtype = self._field.dtype
         count = len(shapes)
         if self._form == "tensor":
@@ -96,7 +105,6 @@ class ArrayReader:
 
         if self._form == "list":
             # A row is a number.
-            value_counts = shapes.prod(axis=1)
             total = int(value_counts.sum())
             slot = ring.take((total, self._bytes_of_one_number()))
             all_shapes = [tuple(lengths) for lengths in shapes.tolist()]
@@ -111,7 +119,7 @@ class ArrayReader:
         if self._form == "flat":
             total = int(lengths.sum())
             slot = ring.take((total, entry_bytes))
-            offsets = np.concatenate([[0], np.cumsum(lengths)])
+            offsets = starts_of(lengths)
             batch_shape = (total, *entry_shape)
             batch = ArrayBatch(slot, dtype, batch_shape, more={"_offsets": offsets})
             return batch, offsets[:-1]

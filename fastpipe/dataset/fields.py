@@ -13,7 +13,7 @@ from fastpipe.arrays import Float32s, Int64s
 from fastpipe.dataset.arrays import ArrayReader, fit_arrays
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import spans
-from fastpipe.dataset.format.columns import Ragged
+from fastpipe.dataset.format.columns import Ragged, row_of_values
 from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.source_paths import SourcePaths
@@ -68,15 +68,13 @@ def field_name(request: FieldRequest) -> str:
 def list_batch_keys(key: str, request: FieldRequest, data: BaseDataset) -> list[str]:
     """The keys of a batch that a field fills: its own, and those of what comes with boxes."""
     keys = [key]
-    if isinstance(request, Boxes):
-        if data.fields[request.name].labelled:
-            keys.append(f"{key}_labels")
+    if isinstance(request, Boxes) and data.fields[request.name].labelled:
+        keys.append(f"{key}_labels")
+    if isinstance(request, (Boxes, Arrays, Images)):
         if request.form == "flat":
             keys.append(f"{key}_offsets")
-        elif request.form != "list":
+        elif request.form == "pad":
             keys.append(f"{key}_counts")
-    if isinstance(request, (Arrays, Images)):
-        keys += [key + ending for ending in request.entries]
     return keys
 
 
@@ -390,16 +388,13 @@ class FieldReader:
             values.arrays["original_size"] = sizes.astype(np.int64)
         rows_per_sample = plan.rows_per_sample
         for number, view in enumerate(plan.views):
-            crops = view.crops
+            crop_boxes = view.crops.boxes
             # (rows, 2) each
-            left_top = crops.boxes[:, :2]
-            right_bottom = left_top + crops.boxes[:, 2:]
+            left_top = crop_boxes[:, :2]
+            right_bottom = left_top + crop_boxes[:, 2:]
             boxes = np.concatenate([left_top, right_bottom], axis=1)
-            mirrored = view.flips
-            if crops.mirrored is not None:
-                mirrored = crops.mirrored
             # (rows, ...) each
-            entries = {"crop_box": boxes.astype(np.float32), "mirrored": mirrored}
+            entries = {"crop_box": boxes.astype(np.float32), "mirrored": view.flips}
             for name, array in entries.items():
                 if name not in self._crop_fields:
                     continue
@@ -524,10 +519,3 @@ def to_multi_hot(tags: Ragged, classes: int) -> Float32s:
     hot = np.zeros((row_count, classes), dtype=np.float32)
     hot[row_of_values(tags), tags.values] = 1
     return hot
-
-
-def row_of_values(ragged: Ragged) -> Int64s:
-    """(M,) which of the n samples each value belongs to."""
-    # (n + 1,) offsets: the values of sample i are those from offsets[i] to offsets[i + 1].
-    counts = np.diff(ragged.offsets)
-    return np.repeat(np.arange(len(counts)), counts)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.arrays import Int64s
-from fastpipe.dataset.format.columns import Ragged
+from fastpipe.dataset.format.columns import Ragged, row_of_values
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import ColumnReader
@@ -56,9 +56,8 @@ class PictureListReader:
             plan.
         """
         ragged: Ragged = self._column.take(plan.ids)
-        counts = np.diff(ragged.offsets)
         # (M,) each: the sample of a picture, and its number there.
-        samples = np.repeat(np.arange(len(counts)), counts)
+        samples = row_of_values(ragged)
         numbers = np.arange(len(samples)) - ragged.offsets[samples]
         records = ragged.values
         picture_plan = epoch_plan.plan_pictures(plan, samples, numbers, records)

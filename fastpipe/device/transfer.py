@@ -258,10 +258,13 @@ class Transfer:
         rows = len(batch.plan.flips)
         # torch makes the slices, because numpy's would not keep the slot lent: SlotRing.take.
         hosts = [torch.from_numpy(images)[:rows] for images in batch.views]
-        host_slots = {}
+        array_slots = {}
         if batch.fields is not None:
             for name, arrays_of_field in batch.fields.array_batches.items():
-                host_slots[name] = torch.from_numpy(arrays_of_field.slot)
+                array_slots[name] = arrays_of_field.slot
+        host_slots = {
+            name: torch.from_numpy(slot) for name, slot in array_slots.items()
+        }
         if not self._stream.copies:
             mark = self._stream.mark()
             views = [host.permute(0, 3, 1, 2) for host in hosts]
@@ -275,11 +278,8 @@ class Transfer:
         views = [copy(host).permute(0, 3, 1, 2) for host in hosts]
         slots = {name: copy(host) for name, host in host_slots.items()}
         copied = self._stream.mark()
-        host_memory = [*batch.views, buffer]
-        if batch.fields is not None:
-            for arrays_of_field in batch.fields.array_batches.values():
-                host_memory.append(arrays_of_field.slot)
-        self._copying.append((copied, tuple(host_memory)))
+        host_memory = (*batch.views, buffer, *array_slots.values())
+        self._copying.append((copied, host_memory))
         tensors = unpack(small, arrays)
         return _Copies(views, tensors, slots, first, copied)
 
@@ -438,9 +438,7 @@ def _picture_lists(
         counts: of each sample; None: the batch has one tensor.
         rows_per_picture: k. With several, (M, k, channels, height, width).
     """
-    pictures = pictures.permute(0, 3, 1, 2)
-    if rows_per_picture > 1:
-        pictures = pictures.view(-1, rows_per_picture, *pictures.shape[1:])
+    pictures = _entry_of_view(pictures, None, True, rows_per_picture)
     if counts is None:
         return pictures
     return list(torch.split(pictures, counts))  # views of its memory

@@ -285,8 +285,8 @@ class Writer:
         if unknown:
             expected = ", ".join(self._kinds) or "none"
             raise ConfigError(
-                f"{min(unknown)}: expected only the fields that the Writer was made with "
-                f"({expected})"
+                f"{min(unknown)}: expected only the fields that the Writer was made with, each as "
+                f"an argument of its own ({expected})"
             )
         if key is not None and not isinstance(key, str):
             raise ConfigError(f"key: expected a text (str), got {type(key).__name__}")

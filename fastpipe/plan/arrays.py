@@ -44,11 +44,6 @@ class Arrays:
     def __post_init__(self) -> None:
         choice("Arrays(form=)", self.form, ("auto", "tensor", "list", "flat", "pad"))
 
-    @property
-    def entries(self) -> tuple[str, ...]:
-        """The endings of the keys that a batch has besides the name."""
-        return {"flat": ("_offsets",), "pad": ("_counts",)}.get(self.form, ())
-
 
 @dataclass(frozen=True)
 class ArrayBatch:

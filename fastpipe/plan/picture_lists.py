@@ -43,11 +43,6 @@ class Images:
     def __post_init__(self) -> None:
         choice("Images(form=)", self.form, ("list", "flat"))
 
-    @property
-    def entries(self) -> tuple[str, ...]:
-        """The endings of the keys that a batch has besides the name."""
-        return ("_offsets",) if self.form == "flat" else ()
-
 
 @dataclass(frozen=True)
 class PictureListBatch:

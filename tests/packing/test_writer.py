@@ -537,6 +537,12 @@ def test_nothing_packed_is_an_error(tmp_path: Path) -> None:
             writer.add("nowhere.jpg")
 
 
+def test_a_writer_without_samples_is_an_error(tmp_path: Path) -> None:
+    message = r"^fastpipe\.Writer got no sample, so there is no dataset to write$"
+    with pytest.raises(PackError, match=message), fastpipe.Writer(tmp_path / "packed"):
+        pass
+
+
 def test_a_large_file_that_is_no_image_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

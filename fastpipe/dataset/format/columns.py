@@ -57,6 +57,12 @@ class Ragged:
     labels: Int64s | None = None  # (M,) of boxes
 
 
+def row_of_values(ragged: Ragged) -> Int64s:
+    """(M,) which of the n samples each value belongs to."""
+    counts = np.diff(ragged.offsets)
+    return np.repeat(np.arange(len(counts)), counts)
+
+
 class _VariableColumn:
     """A field of which a sample has any number of values: a file of values, a file of offsets."""
 
@@ -188,7 +194,8 @@ class PictureLists(_VariableColumn):
                 f"{self._values.path}: the record of a picture is impossible: {record}. The file is "
                 f"damaged: {RESTORE}"
             )
-        return Ragged(records, np.concatenate([[0], np.cumsum(ends - begins)]))
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        return Ragged(records, offsets)
 
 
 class BytesColumn(_VariableColumn):

@@ -186,6 +186,8 @@ def tell_assumed(source: object, assumed: Iterable[Assumption]) -> None:
 
 
 def _nothing_packed_error(facts: Facts, tally: Tally) -> PackError:
+    if facts.made_by and not facts.files:
+        return PackError(f"{facts.root} got no sample, so there is no dataset to write")
     sources = "samples of" if facts.made_by else "files in"
     text = f"none of the {facts.files} {sources} {facts.root} could be packed"
     reason = ""
