@@ -32,6 +32,7 @@ from fastpipe.sources.tables.unlisted import (
     Unlisted,
     assume_unlisted_dropped,
     find_images_without_row,
+    without_rows_elsewhere,
 )
 from fastpipe.sources.tables.written_names import WrittenNames
 
@@ -54,6 +55,7 @@ def list_rows(
     unlisted: Unlisted | None = None,
     table: str = "",
     options: SourceOptions | None = None,
+    has_first_label: bool = False,
 ) -> Listing:
     """Lists the images of rows, in no order. An image of several rows is PATH, PATH#2, PATH#3.
 
@@ -70,6 +72,7 @@ def list_rows(
         table: the name of the file with the rows. If no row has its file, images are looked for
             elsewhere, see Note [images elsewhere]. "" if images are where rows say.
         options: the user's; they may say how rows have their labels.
+        has_first_label: whether the user can pass --first-label for the source.
 
     Raises:
         PackError: the image root is not a folder, or the rows contradict each other.
@@ -86,7 +89,9 @@ def list_rows(
 
     assumptions = list(assumed)
     options = options or SourceOptions()
-    lister = _RowLister(image_root, fields, place, classes, options)
+    lister = _RowLister(
+        image_root, fields, place, classes, options, has_first_label=has_first_label
+    )
     lister.add_rows(rows)
     elsewhere = None
     # Where not a single file is in its place, the paths are meant from another folder.
@@ -94,7 +99,14 @@ def list_rows(
         elsewhere = find_places(image_root, _local_paths(rows), table)
         if elsewhere is not None:
             # The lister has a source with a problem for each row. Another one begins anew.
-            lister = _RowLister(image_root, fields, place, classes, options)
+            lister = _RowLister(
+                image_root,
+                fields,
+                place,
+                classes,
+                options,
+                has_first_label=has_first_label,
+            )
             lister.add_rows(_moved_rows(rows, elsewhere, fields))
             assumptions.append(elsewhere.assumption)
     assumptions += lister.assumed()
@@ -108,9 +120,7 @@ def list_rows(
             if elsewhere is not None:
                 other_rows = _moved_rows(other_rows, elsewhere, fields)
             lister.add_rows(other_rows)
-            without_row = find_images_without_row(
-                image_root, lister.names, lister.other_split_paths
-            )
+            without_row = without_rows_elsewhere(without_row, lister.other_split_paths)
         if unlisted.choice == KEEP:
             values = unlisted.values
             lister.add_rows(Row(path, values, path=path) for path in without_row)
@@ -177,12 +187,16 @@ class _RowLister:
         place: str,
         classes: Sequence[str] | None,
         options: SourceOptions,
+        *,
+        has_first_label: bool,
     ) -> None:
         self.sources: list[Source] = []
         self.names: dict[str, int] = {}  # path -> number of rows; 0 for files of fields
         self.other_split_paths: set[str] = set()
         self.notes = Notes()
-        self.labels = Labels(classes, options.first_label or 0)
+        self.labels = Labels(
+            classes, options.first_label or 0, has_first_label=has_first_label
+        )
         self._label_pattern = options.label_pattern
         self._class_of: ClassOfPath = lambda _: None
         if options.label_pattern is not None:

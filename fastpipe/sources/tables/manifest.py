@@ -5,7 +5,6 @@ images.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.dataset.format.folder import scheme_of
@@ -131,9 +130,8 @@ def list_manifest(
         ),
         table=path.name,
         options=options,
+        has_first_label=boxes is None,
     )
-    if boxes is not None:
-        listing = _without_first_label(listing)
     listing = settle_colours(listing, path.parent)
     if run_field is not None:
         listing = settle_run_order(listing, run_field, options.run_order)
@@ -157,16 +155,6 @@ def list_manifest(
         more = _compare_with_training(path, kind, class_columns, listing, options)
         listing = add_assumptions(listing, more)
     return listing
-
-
-def _without_first_label(listing: Listing) -> Listing:
-    """The listing without --first-label in its assumptions, which a table of boxes cannot have."""
-    assumed = []
-    for assumption in listing.assumed:
-        if assumption.option.startswith("--first-label"):
-            assumption = assumption._replace(option="")
-        assumed.append(assumption)
-    return replace(listing, assumed=tuple(assumed))
 
 
 def _rows_of_other_tables(

@@ -20,9 +20,17 @@ class Labels:
     Args:
         classes: names of all classes, in the order of their numbers; None if the labels say them.
         first_label: the number of the first class, where labels are numbers without names.
+        has_first_label: whether the user can pass --first-label for the source.
     """
 
-    def __init__(self, classes: Sequence[str] | None, first_label: int = 0) -> None:
+    def __init__(
+        self,
+        classes: Sequence[str] | None,
+        first_label: int = 0,
+        *,
+        has_first_label: bool = False,
+    ) -> None:
+        self._has_first_label = has_first_label
         self._first_label = first_label
         self._known = classes
         self._numbers = {name: number for number, name in enumerate(classes or ())}
@@ -115,7 +123,9 @@ class Labels:
                 f"labels: 1 to {self._largest} stay as they are, so class 0 of {len(classes)} has "
                 "no sample"
             )
-            return (Assumption(text, "--first-label 1"),)
+            if self._has_first_label:
+                return (Assumption(text, "--first-label 1"),)
+            return (Assumption(text),)
         missing = [name for name in classes if name.lower() in _MISSING]
         if missing:
             text = (

@@ -55,14 +55,23 @@ def is_result_form(name: str) -> bool:
 
 
 def training_tables(table: SourcePath) -> list[SourcePath]:
-    """The tables of the training beside one of another split; none beside one of no split."""
+    """The tables of the training beside one of another split; none beside one of no split.
+
+    If one of them has the name of the table but for the split, it is the only one.
+    """
     if split_in_path(table.name).startswith("train"):
         return []
-    return [
-        other
-        for other in tables_of_other_splits(table)
-        if split_in_path(other.name).startswith("train")
-    ]
+    # FGVC has images_variant_test.txt beside images_variant_train.txt and images_family_train.txt.
+    counterpart = _SPLIT_WORD.sub("train", table.name).lower()
+    tables: list[SourcePath] = []
+    counterparts: list[SourcePath] = []
+    for other in tables_of_other_splits(table):
+        if not split_in_path(other.name).startswith("train"):
+            continue
+        tables.append(other)
+        if other.name.lower() == counterpart:
+            counterparts.append(other)
+    return counterparts or tables
 
 
 def tables_of_other_splits(table: SourcePath) -> list[SourcePath]:
@@ -72,8 +81,6 @@ def tables_of_other_splits(table: SourcePath) -> list[SourcePath]:
     split = split_in_path(table.stem)
     if not split:
         return []
-    # FGVC has images_variant_test.txt beside images_variant_train.txt and images_family_train.txt.
-    counterpart = _SPLIT_WORD.sub("train", table.name)
     tables: list[SourcePath] = []
     for name in names_in(table.parent, FEW).files:
         stem, ending = os.path.splitext(name)
@@ -81,8 +88,7 @@ def tables_of_other_splits(table: SourcePath) -> list[SourcePath]:
             continue
         if split_in_path(stem) not in ("", split):
             tables.append(table.parent / name)
-    same_name = [path for path in tables if path.name.lower() == counterpart.lower()]
-    return same_name or tables
+    return tables
 
 
 def _rank(name: str) -> tuple[int, bool]:

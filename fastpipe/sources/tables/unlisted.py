@@ -54,8 +54,6 @@ def find_images_without_row(
         return []
     folders_of_rows = {path[: path.rfind("/") + 1] for path in listed}
     folders = [folder for folder in folders_of_rows if not scheme_of(folder)]
-    # Rows of other splits are not looked up, and may leave out the ending.
-    written = {path.replace("\\", "/") for path in elsewhere}
     images = []
     for folder in sorted(folders)[:most_folders]:
         for name in _list_names(root, folder):
@@ -65,9 +63,21 @@ def find_images_without_row(
             is_hidden = name[0] == "."
             if is_hidden or is_left_behind(name):
                 continue
-            if path not in written and os.path.splitext(path)[0] not in written:
-                images.append(path)
-    return sorted(images)
+            images.append(path)
+    return without_rows_elsewhere(sorted(images), elsewhere)
+
+
+def without_rows_elsewhere(
+    images: Iterable[str], elsewhere: Iterable[str]
+) -> list[str]:
+    """The images that rows of other splits, which name the files `elsewhere`, do not name."""
+    # Rows of other splits are not looked up, and may leave out the ending.
+    written = {path.replace("\\", "/") for path in elsewhere}
+    without_row = []
+    for path in images:
+        if path not in written and os.path.splitext(path)[0] not in written:
+            without_row.append(path)
+    return without_row
 
 
 def assume_unlisted_dropped(images: list[str], count_of_rows: int) -> list[Assumption]:

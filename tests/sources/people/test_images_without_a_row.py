@@ -134,3 +134,13 @@ def test_images_of_the_table_of_another_split_have_a_row(four: Path) -> None:
     assert set(values(four, "boxes")) == {"a.jpg", "c.jpg", "d.jpg"}
     (said,) = assumed(pack_text(four, "train.csv", text.format("a.jpg"), overwrite=True))
     assert "2 images have no row" in said
+
+
+@pytest.mark.parametrize("packed", ["train", "val", "test"])
+def test_images_of_the_tables_of_two_other_splits_have_a_row(tmp_path: Path, packed: str) -> None:
+    photos(tmp_path, "train.jpg", "val.jpg", "test.jpg")
+    for split in ("train", "val", "test"):
+        (tmp_path / f"{split}.csv").write_text(f"path,label\n{split}.jpg,cat\n")
+    summary = fastpipe.pack(tmp_path / f"{packed}.csv", tmp_path / "packed")
+    assert assumed(summary) == []
+    assert labels(tmp_path) == {f"{packed}.jpg": "cat"}

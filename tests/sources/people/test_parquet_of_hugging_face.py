@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from support.sources.becomes import becomes
-from support.sources.people import assumed
-from support.sources.tables import IMAGE, jpegs, pa, pq
+from support.sources.people import assumed, photos
+from support.sources.tables import IMAGE, jpegs, pa, pq, write_table
 
 import fastpipe
 
@@ -45,3 +45,12 @@ def test_further_columns_of_images_and_classes(tmp_path: Path) -> None:
     fields = ["scene=scene", "annotation=annotation:image"]
     options = {"image_column": "image", "fields": fields, "overwrite": True}
     assert assumed(fastpipe.pack(file, tmp_path / "packed", **options)) == []
+
+
+def test_first_label_is_not_proposed_for_parquet(tmp_path: Path) -> None:
+    said = "labels: 1 to 2 stay as they are, so class 0 of 3 has no sample"
+    file = write_table(tmp_path / "a.parquet", jpegs(2), label=[1, 2])
+    assert assumed(fastpipe.pack(file, tmp_path / "packed"))[-1] == said
+    photos(tmp_path, "a.jpg", "b.jpg")
+    pq.write_table(pa.table({"path": ["a.jpg", "b.jpg"], "label": [1, 2]}), tmp_path / "b.parquet")
+    assert assumed(fastpipe.pack(tmp_path / "b.parquet", tmp_path / "paths"))[-1] == said
