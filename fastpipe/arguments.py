@@ -7,11 +7,23 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, nearest_name
 
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=type)
+
+
+def by_single_name(by_names: Mapping[str, str]) -> dict[str, str]:
+    """Texts by one name or by several, as "transform transforms" -> the text of each single name.
+
+    {name} in a text becomes the name.
+    """
+    texts = {}
+    for names, text in by_names.items():
+        for name in names.split():
+            texts[name] = text.replace("{name}", name)
+    return texts
 
 
 def refuse(
@@ -31,12 +43,10 @@ def refuse(
     for name in names:
         if instead and name in instead:
             raise ConfigError(f"{function}() has no argument {name}: {instead[name]}")
-        import difflib  # takes milliseconds, which an import of fastpipe should not
-
-        near = difflib.get_close_matches(name.lower(), known, n=1)
+        near = nearest_name(name, known)
         hint = f"; it has {', '.join(known)}"
-        if near:
-            hint = f"; did you mean {near[0]}=?"
+        if near is not None:
+            hint = f"; did you mean {near}=?"
         raise TypeError(f"{function}() got an unexpected argument {name!r}{hint}")
 
 

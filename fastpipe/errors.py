@@ -260,13 +260,19 @@ def option_name(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def did_you_mean(name: object, names: Iterable[str]) -> str:
-    """The end of a message about a wrong name: the most similar one, or nothing."""
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """The most similar one of some names; None: no name is similar."""
     import difflib  # takes milliseconds, which an import of fastpipe should not
 
     by_small_letters = {known.lower(): known for known in names}
-    near = difflib.get_close_matches(str(name).lower(), by_small_letters, n=1)
-    return f"; did you mean {by_small_letters[near[0]]!r}?" if near else ""
+    near = difflib.get_close_matches(name.lower(), by_small_letters, n=1)
+    return by_small_letters[near[0]] if near else None
+
+
+def did_you_mean(name: object, names: Iterable[str]) -> str:
+    """The end of a message about a wrong name: the most similar one, or nothing."""
+    near = nearest_name(str(name), names)
+    return "" if near is None else f"; did you mean {near!r}?"
 
 
 def did_you_mean_path(path: Path) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastpipe.arguments import refusing_unknown
+from fastpipe.arguments import by_single_name, refusing_unknown
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.parts import starts_of
 from fastpipe.dataset.saved import with_saved
@@ -25,25 +25,14 @@ if TYPE_CHECKING:
 
 # The sum of all weights, which is multiplied by numbers of rows: it must not become inf.
 _MAX_TOTAL = 1e300
-_OF_LOADER = (
-    "it is an argument of the loader: fastpipe.loader(fastpipe.open(DATA), {name}=...)"
-)
 # Arguments that people look for here -> what to write instead.
-_INSTEAD = {}
-for _name in [
-    "batch_size",
-    "size",
-    "crop",
-    "augment",
-    "shuffle",
-    "num_workers",
-    "device",
-]:
-    _INSTEAD[_name] = _OF_LOADER.replace("{name}", _name)
-_INSTEAD["transform"] = "write fastpipe.open(DATA).with_transform(transform)"
-_INSTEAD["fields"] = (
-    "write fastpipe.open(DATA).with_fields(fields), or pass fields= to the loader"
-)
+_INSTEAD_BY_NAMES = {
+    "batch_size size crop augment shuffle num_workers device": "it is an argument of the loader: "
+    "fastpipe.loader(fastpipe.open(DATA), {name}=...)",
+    "transform": "write fastpipe.open(DATA).with_transform(transform)",
+    "fields": "write fastpipe.open(DATA).with_fields(fields), or pass fields= to the loader",
+}
+_INSTEAD = by_single_name(_INSTEAD_BY_NAMES)
 _WEIGHTS = (
     "the weights belong to the datasets: fastpipe.mix({'data/a': 0.7, 'data/b': 0.3})"
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fastpipe.arguments import by_single_name
 from fastpipe.errors import did_you_mean
 
 _INSTEAD_BY_NAMES = {
@@ -24,9 +25,7 @@ _INSTEAD_BY_NAMES = {
     "num_rows": "use len(data)",
     "imgs samples": "use data.targets for the labels and data['key'] for the source paths",
 }
-_INSTEAD: dict[str, str] = {}
-for _names, _text in _INSTEAD_BY_NAMES.items():
-    _INSTEAD.update(dict.fromkeys(_names.split(), _text))
+_INSTEAD = by_single_name(_INSTEAD_BY_NAMES)
 
 
 def describe_unknown(name: str, known: Iterable[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fastpipe.arguments import by_single_name
+
 # Some arguments of other loaders are another argument here, or a method of the dataset.
 _INSTEAD_BY_NAMES = {
     "collate_fn": "the loader collates images in C++, directly in the batch; combine tensors "
@@ -55,7 +57,4 @@ _INSTEAD_BY_NAMES = {
 }
 
 # The same by single name.
-INSTEAD: dict[str, str] = {}
-for _names, _text in _INSTEAD_BY_NAMES.items():
-    for _name in _names.split():
-        INSTEAD[_name] = _text.replace("{name}", _name)
+INSTEAD = by_single_name(_INSTEAD_BY_NAMES)

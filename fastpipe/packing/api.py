@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fastpipe.arguments import refuse, refusing_unknown
+from fastpipe.arguments import by_single_name, refuse, refusing_unknown
 from fastpipe.dataset.format.layout import JPEG_STORAGE
 from fastpipe.errors import choice
 from fastpipe.packing.cluster import THREADS, on_ray, session
@@ -68,12 +68,10 @@ _INSTEAD_BY_NAMES = {
     "classes": "pass classes_from=, which takes a list of names, too",
     "num_workers threads": "pass workers=, the number of threads",
 }
+_INSTEAD = by_single_name(_INSTEAD_BY_NAMES)
 _NOT_OF_ADD = (
     "the dataset has it from its pack, and its new samples get the same; leave it out"
 )
-_INSTEAD: dict[str, str] = {}
-for _names, _text in _INSTEAD_BY_NAMES.items():
-    _INSTEAD.update(dict.fromkeys(_names.split(), _text))
 
 
 @refusing_unknown("fastpipe.pack", _INSTEAD)

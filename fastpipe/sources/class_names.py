@@ -9,7 +9,6 @@ and a given class that the source lacks has 0 samples.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -288,11 +287,9 @@ def _are_masks_drawn(listing: Listing, field: SourceField) -> bool:
     if listing.notes is None:
         return False
     for source in listing.sources:
-        if source.note is not None:
-            note = listing.notes.read(source.note.offset_bytes, source.note.size_bytes)
-            _, values, _ = json.loads(note)
-            if field.name in values:
-                return "shapes" in values[field.name]
+        values = listing.values_of_row(source)
+        if values is not None and field.name in values:
+            return "shapes" in values[field.name]
     return True
 
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 SourcePath: TypeAlias = "Path | RemotePath"
 
+# The file of `fastpipe demo` that says which photos a finished folder holds; and the one that stands
+# in for it while photos are being written.
+DEMO_MANIFEST = ".fastpipe-demo.json"
+DEMO_UNFINISHED = ".fastpipe-demo.json.unfinished"
 # Files and folders that systems and programs leave among pictures. No class and no sample is called
 # so. Other names with a dot are hidden only at the top of a source.
 _LEFT_BEHIND = frozenset(
@@ -64,8 +68,8 @@ _LEFT_BEHIND = frozenset(
         ".gitattributes",
         ".keep",
         # fastpipe demo
-        ".fastpipe-demo.json",
-        ".fastpipe-demo.json.unfinished",
+        DEMO_MANIFEST,
+        DEMO_UNFINISHED,
         # Android
         ".nomedia",
         # Picasa

@@ -177,10 +177,13 @@ def list_sources(
 
     if given_options.split_list is not None:
         listing = pick_listed(listing, given_options)
-    elif source.format in _WITH_LISTS_BESIDE and given_options.split is None:
+    elif (
+        source.format in _WITH_LISTS_BESIDE
+        and given_options.split is None
+        and not is_pattern
+    ):
         folder = root.parent if source.is_file else root
-        if not is_pattern:
-            listing = add_assumptions(listing, find_unused_lists(folder, listing))
+        listing = add_assumptions(listing, find_unused_lists(folder, listing))
 
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -166,6 +167,15 @@ class Listing:
     assumed: tuple[Assumption, ...] = ()
     coordinates: str = SHOWN
     taken_ns: int = field(default_factory=time.time_ns)
+
+    def values_of_row(self, source: Source) -> dict[str, Any] | None:
+        """The values of a sample's fields, as its row has them; None if it has no row."""
+        if source.note is None or self.notes is None:
+            return None
+        note = self.notes.read(source.note.offset_bytes, source.note.size_bytes)
+        values: dict[str, Any]
+        _, values, _ = json.loads(note)
+        return values
 
     @property
     def kinds(self) -> dict[str, str]:

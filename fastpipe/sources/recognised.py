@@ -31,7 +31,6 @@ _MANIFEST_OPTIONS = (
     "run_order",
     "encoding",
 )
-_ALL_OPTIONS = _MANIFEST_OPTIONS
 # Format -> the options of `SourceOptions` that mean something for it.
 OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
     "dataset": (),
@@ -119,7 +118,7 @@ class Recognised:
 def check_options(recognised: Recognised, options: SourceOptions) -> None:
     """Raises PackError if an option has no meaning for a source."""
     format_name = recognised.format
-    for name in _ALL_OPTIONS:
+    for name in _MANIFEST_OPTIONS:
         if getattr(options, name) is None or (name == "split" and recognised.split):
             continue
         has_no_splits = recognised.is_file and format_name not in _SPLITS_IN_FILE

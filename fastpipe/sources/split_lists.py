@@ -24,7 +24,13 @@ from typing import NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, names_in, open_binary, shared_folders
-from fastpipe.sources.folders.splits import FEW, find_split, first_paths, split_in_path
+from fastpipe.sources.folders.splits import (
+    FEW,
+    count_shared,
+    find_split,
+    first_paths,
+    split_in_path,
+)
 from fastpipe.sources.listing import (
     Assumption,
     Listing,
@@ -208,7 +214,7 @@ def _candidates(folder: Path) -> Iterator[Path]:
         except (PackError, OSError):
             continue  # a folder above may be closed to the user
         num_files = 0
-        for name in sort_labelled_first(sorted(names)):
+        for name in sort_labelled_first(names):
             stem, ending = os.path.splitext(name)
             is_called_split = _CALLED_SPLITS.search(stem) or split_in_path(
                 _CAPITAL.sub("_", stem)
@@ -330,19 +336,13 @@ def _fitting_entries(
     candidates = list(entries_of_name.get(name, ()))
     if stem != name:
         candidates += entries_of_name.get(stem, ())
+    # From the name upwards, as a list may write only the last folders of a path.
+    actual_upwards = (*root_parts, *folders)[::-1]
     fitting: list[_Entry] = []
     most_shared = -1
     for entry in candidates:
         written_folders = entry.parts[:-1]
-        num_shared = 0
-        for written, actual in zip(
-            reversed(written_folders),
-            reversed((*root_parts, *folders)),
-            strict=False,
-        ):
-            if written != actual:
-                break
-            num_shared += 1
+        num_shared = count_shared([written_folders[::-1], actual_upwards])
         # Above the root, the list may have the folders of another machine.
         if num_shared < min(len(written_folders), len(folders)):
             continue

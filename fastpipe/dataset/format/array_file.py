@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +61,14 @@ def describe_shape(shape: tuple[int | None, ...]) -> str:
     """A shape in words, in which None is any length: (16, any, 64)."""
     lengths = ["any" if length is None else str(length) for length in shape]
     return f"({', '.join(lengths)})"
+
+
+def common_shape(shapes: Iterable[Sequence[int | None]]) -> tuple[int | None, ...]:
+    """The shape of several arrays: None for an axis in which their lengths differ."""
+    common = []
+    for lengths in zip(*shapes, strict=True):
+        common.append(lengths[0] if len(set(lengths)) == 1 else None)
+    return tuple(common)
 
 
 def encode_array(array: NDArray[Any]) -> bytes:

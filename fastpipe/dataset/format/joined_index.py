@@ -17,6 +17,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.arrays import Bools, Int64s, Records, Uint64s
+from fastpipe.dataset.format.array_file import common_shape
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.folder import Place, Url
 from fastpipe.dataset.format.index import Index, ReadableShard
@@ -289,8 +290,9 @@ def _join_field(joined: JoinedFields, name: str, fields: Sequence[Field]) -> Non
         # Where the datasets differ about mirrored points, the user has to say which change.
         distinct_pairs = {field.flip_pairs for field in fields}
         flip_pairs = first.flip_pairs if len(distinct_pairs) == 1 else ()
+        shape = common_shape(field.shape for field in fields)
         joined.fields[name] = replace(
-            first, files={}, flip_pairs=flip_pairs, shape=_join_shapes(fields)
+            first, files={}, flip_pairs=flip_pairs, shape=shape
         )
         return
 
@@ -321,14 +323,6 @@ def _form_of(field: Field) -> Field:
         dtype=field.dtype,
         shape=(None,) * num_axes,
     )
-
-
-def _join_shapes(fields: Sequence[Field]) -> tuple[int | None, ...]:
-    """The shape of arrays: None for an axis in which those of the datasets differ."""
-    shape = []
-    for lengths in zip(*(field.shape for field in fields), strict=True):
-        shape.append(lengths[0] if len(set(lengths)) == 1 else None)
-    return tuple(shape)
 
 
 def union(names: Sequence[Sequence[str]]) -> tuple[list[str], list[Int64s]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fastpipe.dataset.format.array_file import read_array_header
+from fastpipe.dataset.format.array_file import common_shape, read_array_header
 from fastpipe.dataset.format.fields import Field, check_name
 from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import ImageError, PackError
@@ -70,10 +70,7 @@ def _merge_shared(kind: str, before: Any, shared: Any) -> Any:
     dtype_before, lengths_before = before
     if dtype != dtype_before or len(lengths) != len(lengths_before):
         return None
-    merged = []
-    for length_before, length in zip(lengths_before, lengths, strict=True):
-        merged.append(length if length == length_before else None)
-    return [dtype, merged]
+    return [dtype, list(common_shape([lengths_before, lengths]))]
 
 
 def _describe_difference(kind: str, expected: Any, got: Any) -> str:

@@ -7,7 +7,7 @@ pycocotools finds the pixels of polygons.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,8 +88,7 @@ def draw_shapes(
         # (runs,) every second run is inside; (pixels,) each run as often as it has pixels.
         is_inside_run = np.arange(len(runs)) % 2 == 1
         is_inside = np.repeat(is_inside_run, runs)
-        is_of_table = isinstance(shape, dict) and "runs" in shape
-        if run_order == COLUMNS or not is_of_table:
+        if run_order == COLUMNS or not _is_of_table(shape):
             # Runs go down the columns, so the axes are (x, y).
             pixels = is_inside.reshape(width, height).T
         else:
@@ -113,7 +112,7 @@ def _count_runs(shape: object, width: int, height: int) -> list[int]:
     """
     if shape == []:
         return [width * height]
-    if isinstance(shape, dict) and "runs" in shape:
+    if _is_of_table(shape):
         return count_alternately(shape["runs"], width * height)
     if isinstance(shape, dict) and "shares" in shape:
         # (points, 2) as shares of the image's width and height
@@ -145,6 +144,11 @@ def _count_runs(shape: object, width: int, height: int) -> list[int]:
             f"expected counts of {expected_pixels:,} pixels in all, got {sum(runs):,}"
         )
     return runs
+
+
+def _is_of_table(shape: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a segmentation has the run lengths of a table."""
+    return isinstance(shape, dict) and "runs" in shape
 
 
 def _fill_polygons(polygons: list[Any], width: int, height: int) -> Any:

@@ -42,6 +42,7 @@ from fastpipe.packing.fields.values import (
     check_picture_count,
     describe_outside,
     find_outside,
+    naming_picture,
 )
 from fastpipe.sources.listing import SHOWN
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
@@ -118,10 +119,8 @@ class FieldValues:
         options = replace(self._encode, storage=JPEG_STORAGE)
         pictures = []
         for number, value in enumerate(values):
-            try:
+            with naming_picture(number):
                 pictures.append(convert(value, options).data)
-            except ImageError as problem:
-                raise ImageError(f"picture {number}: {problem}") from None
         return tuple(pictures)
 
     def _second_picture(self, value: bytes | OpenedImage) -> bytes:

@@ -33,6 +33,15 @@ def naming_field(name: str) -> Iterator[None]:
         raise ImageError(f"field {name}: {problem}") from None
 
 
+@contextlib.contextmanager
+def naming_picture(number: int) -> Iterator[None]:
+    """Names the picture of a list in an ImageError about it."""
+    try:
+        yield
+    except ImageError as problem:
+        raise ImageError(f"picture {number}: {problem}") from None
+
+
 class Boxes(NamedTuple):
     """(M, 4) float32 x0, y0, x1, y1, and (M,) int64 labels, if there are any.
 

@@ -29,7 +29,7 @@ from fastpipe.packing.growth.inherited import with_inherited
 from fastpipe.packing.growth.version import Version, find_packs, open_newest
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.job.progress import Progress
-from fastpipe.packing.job.summary import PackedShards, assumed_of_images
+from fastpipe.packing.job.summary import PackedShards, assumed_of_tally
 from fastpipe.packing.job.threads import AdjustPlan, MakeShards, make_in_threads
 from fastpipe.packing.pipeline.converting import convert_sources
 from fastpipe.packing.shard.entry import SOURCES, Tally
@@ -192,14 +192,7 @@ def _publish_added(
     for entry in all_entries:
         tally.add(entry.tally)
     rejected = [(readable(path), reason) for path, reason in tally.rejected]
-    counts = {
-        "assumed_shown": tally.assumed_shown,
-        "transparent": tally.transparent,
-        "deep": tally.deep,
-        "cut_boxes": tally.cut_boxes,
-        "dropped_boxes": tally.dropped_boxes,
-    }
-    assumed = (*grown.assumed, *assumed_of_images(counts))
+    assumed = (*grown.assumed, *assumed_of_tally(tally))
     grown = replace(grown, rejected=rejected, assumed=assumed)
     entries = [entry for entry in all_entries if entry.tars]
     if not entries:

@@ -13,7 +13,7 @@ from fastpipe.packing.shard.entry import Entries, Entry, Tally
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
-from fastpipe.packing.shard.publish import publish_dataset
+from fastpipe.packing.shard.publish import describe_tally, publish_dataset
 from fastpipe.sources.facts import Facts
 from fastpipe.sources.listing import Assumption
 
@@ -94,7 +94,6 @@ def publish(
         on_file=shards.on_published_file,
     )
     journal.clear()
-    counts = {**info["counts"], "deep": entries.tally.deep}
     return Summary(
         info=info,
         tally=entries.tally,
@@ -102,7 +101,7 @@ def publish(
         seconds=time.monotonic() - started,
         stray=facts.stray,
         dropped=facts.dropped,
-        assumed=(*facts.assumed, *assumed_of_images(counts)),
+        assumed=(*facts.assumed, *assumed_of_tally(entries.tally)),
         resumed=shards.resumed,
         uploaded_bytes=journal.store.uploaded_bytes,
     )
@@ -120,6 +119,12 @@ def summarize_existing(info: dict[str, Any], facts: Facts, started: float) -> Su
         assumed=(*facts.assumed, *assumed_of_images(info["counts"])),
         already_packed=True,
     )
+
+
+def assumed_of_tally(tally: Tally) -> list[Assumption]:
+    """What was assumed about images when they were read."""
+    counts = {**describe_tally(tally), "deep": tally.deep}
+    return assumed_of_images(counts)
 
 
 def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:

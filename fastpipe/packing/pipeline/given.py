@@ -18,6 +18,7 @@ from fastpipe.packing.fields.mask import mask_of_array
 from fastpipe.packing.fields.values import (
     check_picture_count,
     naming_field,
+    naming_picture,
     parse_value,
 )
 from fastpipe.sources.files import LocalFile
@@ -125,10 +126,8 @@ def _copy_pictures(values: object) -> list[Any] | None:
     check_picture_count(len(values))
     pictures = []
     for number, value in enumerate(values):
-        try:
+        with naming_picture(number):
             pictures.append(_copy_picture("image", value))
-        except ImageError as problem:
-            raise ImageError(f"picture {number}: {problem}") from None
     return pictures
 
 

@@ -99,17 +99,14 @@ def _read_part(
 ) -> Any:
     if field.kind == "images":
         pictures = []
-        for offset, size_bytes in members:
-            check_value_size(size_bytes, MAX_SAMPLE_BYTES)  # before it is read
-            member = source._replace(offset_bytes=offset, size_bytes=size_bytes)
+        for part in members:
+            member = _member_of(source, part, MAX_SAMPLE_BYTES)
             pictures.append(read_source(listing.root, member))
         return pictures
     if not members:
         return None if field.kind in PICTURE_KINDS else parse_value(field.kind, None)
     (part,) = members
-    offset, size_bytes = part
-    check_value_size(size_bytes, MAX_VALUE_BYTES)  # before it is read
-    member = source._replace(offset_bytes=offset, size_bytes=size_bytes)
+    member = _member_of(source, part, MAX_VALUE_BYTES)
     if not field.in_note:
         data = read_source(listing.root, member)
         if field.kind in ("text", "json"):
@@ -128,6 +125,13 @@ def _read_part(
             for entry in value
         ]
     return parse_value(field.kind, value)
+
+
+def _member_of(source: Source, part: ByteRange, max_bytes: int) -> Source:
+    """A range of a sample's bytes, as a source to read. ImageError: it is too large."""
+    offset, size_bytes = part
+    check_value_size(size_bytes, max_bytes)  # before it is read
+    return source._replace(offset_bytes=offset, size_bytes=size_bytes)
 
 
 def _parse(data: bytes, kind: str) -> Any:

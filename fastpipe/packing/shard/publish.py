@@ -148,7 +148,7 @@ def publish_dataset(
         },
         "sources": {"name": SOURCES_FILE, "file_xxh3_64": index.sources_hash},
         "fields": fields,
-        "counts": _describe_tally(total),
+        "counts": describe_tally(total),
         "packs": packs,
         "history": history,
         "made_with": made_with(),
@@ -201,7 +201,7 @@ def _describe_pack(
     }
 
 
-def _describe_tally(tally: Tally) -> dict[str, Any]:
+def describe_tally(tally: Tally) -> dict[str, Any]:
     """The entry "counts" of dataset.json."""
     counts = {
         "rejected": len(tally.rejected),

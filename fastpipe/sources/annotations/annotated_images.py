@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,14 +73,10 @@ def list_annotated_images(
             f"reads; expected one of {', '.join(READERS)}"
         )
     reader = READERS[reader_name]
-    entries: list[_Entry] = []
+    all_entries: list[_Entry] = []
     for path in files:
-        entries += _read(Path(str(path)), reader_name)
-    all_entries = entries
-    entries = _of_split(entries, root, options.split)
-    others = [
-        entry for entry in all_entries if entry.image.split != entries[0].image.split
-    ]
+        all_entries += _read(Path(str(path)), reader_name)
+    entries, others = _divide_by_split(all_entries, root, options.split)
     others += _read_other_files(other_files, reader_name)
     if not options.keeps_images:
         _reject_bad_objects(entries)
@@ -105,7 +101,6 @@ def list_annotated_images(
     else:
         pictures = Pictures(image_root or root)
         paths = _paths_of(annotated, pictures, reader)
-    rows_of_others = _rows_of_others(others, pictures, reader)
     all_images = [entry.image for entry in (*entries, *others)]
     listing = _list(
         annotated,
@@ -114,7 +109,7 @@ def list_annotated_images(
         options,
         all_images,
         reader.classes,
-        rows_of_others,
+        lambda: _rows_of_others(others, pictures, reader),
     )
     unannotated_count = len(entries) - len(annotated)
     if unannotated_count:
@@ -147,13 +142,22 @@ def _read(path: Path, reader_name: str) -> Iterator[_Entry]:
             yield _Entry(AnnotatedImage("", problem=str(problem)), file, file.name)
 
 
-def _of_split(entries: list[_Entry], root: Path, split: str | None) -> list[_Entry]:
-    """The images of a split, if the tool writes splits."""
+def _divide_by_split(
+    entries: list[_Entry], root: Path, split: str | None
+) -> tuple[list[_Entry], list[_Entry]]:
+    """The images of a split, if the tool writes splits, and those of the other splits."""
     splits = {entry.image.split for entry in entries} - {""}
     if split is None and len(splits) < 2:
-        return entries
+        return entries, []
     chosen = choose_split(root, split, dict.fromkeys(sorted(splits)))
-    return [entry for entry in entries if entry.image.split == chosen]
+    of_split = []
+    others = []
+    for entry in entries:
+        if entry.image.split == chosen:
+            of_split.append(entry)
+        else:
+            others.append(entry)
+    return of_split, others
 
 
 def _reject_bad_objects(entries: Sequence[_Entry]) -> None:
@@ -349,14 +353,14 @@ def _list(
     options: SourceOptions,
     all_images: Sequence[AnnotatedImage],
     classes: Sequence[str],
-    rows_of_others: Sequence[Row],
+    rows_of_others: Callable[[], Sequence[Row]],
 ) -> Listing:
     """Lists the images of a split, or all.
 
     Args:
         all_images: also those of other splits, which have the same classes.
         classes: their names, if the format says them.
-        rows_of_others: the images of other splits.
+        rows_of_others: gives the images of other splits.
     """
     valid = [entry.image for entry in entries if entry.image.problem is None]
     known = [
@@ -416,7 +420,7 @@ def _list(
     unlisted = Unlisted(
         options.unlisted,
         {name: value for name, value in kept_values.items() if name in names},
-        lambda: rows_of_others,
+        rows_of_others,
     )
     return list_rows(
         image_root,

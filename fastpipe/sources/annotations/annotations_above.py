@@ -419,18 +419,19 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
         if tool.reader:
             remedy = f"To pack both: {_pack_command(path, images)}"
         return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
-    # ImageNet's val.txt numbers the images, so a table with labels is shown in place of it.
-    has_labels = _has_columns(path) and not has_only_ids(path)
-    is_table = has_labels and lists_images(path, listed)
-    is_mapping = path.suffix.lower() == ".json" and find_json_mapping(path) is not None
-    if _is_coco(path) and _is_panoptic(path):
+    is_coco = _is_coco(path)
+    if is_coco and _is_panoptic(path):
         return _Annotations(
             str(path),
             f"{content}: COCO's panoptic JSON",
             PANOPTIC[0].upper() + PANOPTIC[1:],
             _TOOL,
         )
-    if _is_coco(path) or is_table or is_mapping:
+    # ImageNet's val.txt numbers the images, so a table with labels is shown in place of it.
+    has_labels = _has_columns(path) and not has_only_ids(path)
+    is_table = has_labels and lists_images(path, listed)
+    is_mapping = path.suffix.lower() == ".json" and find_json_mapping(path) is not None
+    if is_coco or is_table or is_mapping:
         command = _pack_command(path, images)
         if is_table:
             command += _options_of_table(path, listed, images)

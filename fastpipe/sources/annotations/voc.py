@@ -97,7 +97,7 @@ def read_split_names(root: Path, task: str, split: str | None) -> list[str] | No
 
 
 def _read_annotations(
-    labels: SourcePath, *, drops_bad_objects: bool = False
+    labels: SourcePath, *, drops_bad_objects: bool
 ) -> dict[str, Annotation | str]:
     """Name of each file -> its annotation, or why it cannot be parsed."""
     folder = local_path(labels)

@@ -214,8 +214,8 @@ def _value_of(field: SourceField, labels: Labels, file_name: str) -> dict[str, A
     """The value of a field of an image. ValueError: an object has no outline for a mask."""
     if field.kind == _BOXES:
         value = {"shares": labels.boxes, "labels": labels.classes}
-        if labels.bad_lines:
-            value["dropped"] = len(labels.bad_lines)
+        if labels.bad_line_count:
+            value["dropped"] = labels.bad_line_count
         return value
     if field.kind == _KEYPOINTS:
         return {"shares": labels.points}

@@ -32,7 +32,7 @@ class Labels(NamedTuple):
     classes: list[int]
     points: list[list[list[float]]]  # x, y as shares, and visibility
     polygons: list[list[float]]  # x, y, x, y, ... as shares; empty for a box
-    bad_lines: list[str]  # lines that are no labels
+    bad_line_count: int = 0  # lines that are not labels, and are left out
 
 
 class LabelReader:
@@ -57,7 +57,8 @@ class LabelReader:
 
     def parse(self, text: str, file_name: str) -> Labels:
         """ValueError: a line is wrong, and such lines are not dropped."""
-        labels = Labels([], [], [], [], [])
+        labels = Labels([], [], [], [])
+        bad_line_count = 0
         earlier_lines = set[tuple[float, ...]]()
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split()
@@ -66,12 +67,12 @@ class LabelReader:
             try:
                 numbers = tuple(map(float, words))
                 label = self._parse_class(numbers[0])
-                box, points = self._parse_shape(numbers)
+                box, points, polygon = self._parse_shape(numbers)
                 if self._drops_bad_lines and _is_in_pixels(box):
                     raise ValueError
             except ValueError:
                 if self._drops_bad_lines:
-                    labels.bad_lines.append(line)
+                    bad_line_count += 1
                     continue
                 raise ValueError(
                     f"{file_name}, line {number}: {self._describe_line(words)}, got "
@@ -85,8 +86,8 @@ class LabelReader:
             labels.boxes.append(box)
             labels.classes.append(label)
             labels.points.append(points)
-            labels.polygons.append(self._polygon_of(numbers))
-        return labels
+            labels.polygons.append(polygon)
+        return labels._replace(bad_line_count=bad_line_count)
 
     def _parse_class(self, number: float) -> int:
         if not number.is_integer():
@@ -103,8 +104,8 @@ class LabelReader:
 
     def _parse_shape(
         self, numbers: tuple[float, ...]
-    ) -> tuple[list[float], list[list[float]]]:
-        """The box (xyxy) and the points of a line, as shares of the image.
+    ) -> tuple[list[float], list[list[float]], list[float]]:
+        """The box (xyxy), the points and the polygon of a line, as shares of the image.
 
         Raises:
             ValueError: the line has another form. It has no text: `parse` describes the line.
@@ -121,13 +122,13 @@ class LabelReader:
                 x, y, *visibility = rest[start : start + shape.num_dims]
                 # 2 is COCO's "labelled and visible".
                 points.append([x, y, *(visibility or [2.0])])
-            return _corners(numbers), points
+            return _corners(numbers), points, []
 
         # A sixth number is no error: detectors write their confidence, trackers an id.
         if len(rest) <= 1:
             if rest:
                 self._sixth_number_count += 1
-            return _corners(numbers), []
+            return _corners(numbers), [], []
         self._polygon_lengths.add(len(numbers))
         self._may_be_points = self._may_be_points and _has_points_in_box(numbers)
         # A polygon is a class, which is one number, and pairs of x and y.
@@ -136,13 +137,8 @@ class LabelReader:
         self._polygon_count += 1
         xs = numbers[1::2]
         ys = numbers[2::2]
-        return [min(xs), min(ys), max(xs), max(ys)], []
-
-    def _polygon_of(self, numbers: Sequence[float]) -> list[float]:
-        """The corners of the polygon in a line; empty if the line has a box."""
-        if self._data.points is not None or len(numbers) <= _BOX_COLUMNS + 1:
-            return []
-        return list(numbers[1:])
+        box = [min(xs), min(ys), max(xs), max(ys)]
+        return box, [], list(numbers[1:])
 
     def _describe_line(self, words: Sequence[str]) -> str:
         """Says what a line should have had."""

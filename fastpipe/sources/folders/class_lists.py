@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ _MAX_NAMES = 1000
 _CALLED_CLASS_LIST = re.compile(
     r".*(?:class|label|categor)[\w-]*\.(?:txt|names)", re.IGNORECASE
 )
+_TEXT_FILE = re.compile(r".+\.txt", re.IGNORECASE | re.DOTALL)
 _NUMBER = re.compile(r"\s*[0-9]{1,4}\s*")
 
 
@@ -72,12 +73,7 @@ def _read_rows(path: SourcePath) -> list[list[str]] | None:
 
 def find_class_list(folder: SourcePath, classes: Collection[str]) -> SourcePath | None:
     """The text file in a folder that has a class on each line, and these among them; or None."""
-    if not isinstance(folder, Path):
-        return None
-    for name in names_in(folder, _MAX_NAMES).files:
-        file = folder / name
-        if file.suffix.lower() != ".txt" or file.stat().st_size > _MAX_BYTES:
-            continue
+    for file in _small_files(folder, _TEXT_FILE):
         try:
             text = file.read_text("utf-8-sig")
         except (OSError, UnicodeDecodeError):
@@ -91,20 +87,26 @@ def find_class_list(folder: SourcePath, classes: Collection[str]) -> SourcePath 
 
 def find_names_of_numbers(folder: SourcePath, class_count: int) -> SourcePath | None:
     """The text file in a folder that is called a list of classes, and may name so many; or None."""
-    if not isinstance(folder, Path):
-        return None
-    for name in names_in(folder, _MAX_NAMES).files:
-        if not _CALLED_CLASS_LIST.fullmatch(name):
-            continue
-        file = folder / name
-        if file.stat().st_size > _MAX_BYTES:
-            continue
+    for file in _small_files(folder, _CALLED_CLASS_LIST):
         with open_unchanged(file) as opened:
             lines = opened.read(_MAX_BYTES).split(b"\n")
         names = [line for line in lines if line.strip()]
         if len(names) >= class_count:
             return file
     return None
+
+
+def _small_files(folder: SourcePath, names: re.Pattern[str]) -> Iterator[Path]:
+    """The small files of a folder that are called so; none of a folder behind a URL."""
+    if not isinstance(folder, Path):
+        return
+    for name in names_in(folder, _MAX_NAMES).files:
+        file = folder / name
+        # A link may point to nothing.
+        if not names.fullmatch(name) or not file.is_file():
+            continue
+        if file.stat().st_size <= _MAX_BYTES:
+            yield file
 
 
 def read_class_list(folder: SourcePath) -> dict[str, int] | None:

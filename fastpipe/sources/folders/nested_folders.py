@@ -7,7 +7,7 @@ iNaturalist has species in folders of kingdoms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
@@ -42,7 +42,10 @@ def check_nested_folders(
         names = names_in(root / folder, _MAX_NAMES)
         if names.folders and not names.files:
             inner_by_folder[folder] = names.folders
-    if not _may_be_classes(inner_by_folder):
+    inner_names: set[str] = set()
+    for inner_folders in inner_by_folder.values():
+        inner_names.update(inner_folders)
+    if not _may_be_classes(inner_names):
         return
 
     paths = [
@@ -52,7 +55,6 @@ def check_nested_folders(
     ]
     holders = first_paths(inner_by_folder)
     # Digits may have a folder for each writer, which are the same in all of them.
-    inner_names = {path.partition("/")[2] for path in paths}
     are_distinct = len(inner_names) == len(paths)
     are_letters = all(len(folder) == 1 for folder in folders)
     if are_letters and are_distinct and len(inner_by_folder) == len(looked_into):
@@ -69,11 +71,8 @@ def check_nested_folders(
     )
 
 
-def _may_be_classes(inner_by_folder: dict[str, list[str]]) -> bool:
+def _may_be_classes(inner_names: Collection[str]) -> bool:
     """Whether folders in class folders may be the classes; they are not if all have one name."""
-    inner_names: set[str] = set()
-    for inner_folders in inner_by_folder.values():
-        inner_names.update(inner_folders)
     # Tiny ImageNet has n01443537/images. Of splits in class folders the user knows already.
     are_splits = all(split_of_name(name) is not None for name in inner_names)
     return len(inner_names) > 1 and not are_splits

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Bools, Uint8s
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ImageError
+from fastpipe.sources.picture.background import has_alpha
 from fastpipe.sources.picture.open_image import open_image
 from fastpipe.sources.picture.pillow import to_rgb
 from fastpipe.sources.picture.probe import image_format
@@ -44,7 +46,7 @@ def numbers_of_colours(
         raise ImageError(
             f"a {name} with loss or with 16 bits; expected colours of 8 bits as a PNG"
         )
-    if samples.shape[2] in (2, 4):
+    if has_alpha(samples):
         is_transparent = samples[:, :, -1] != _OPAQUE
         if is_transparent.any():
             raise ImageError(
@@ -54,15 +56,15 @@ def numbers_of_colours(
 
     # (classes,) and (height, width): a number for each colour.
     codes = _codes(np.array(colours, dtype=np.uint8))
-    pixels = _codes(to_rgb(samples))
+    rgb = to_rgb(samples)
+    pixels = _codes(rgb)
     order = np.argsort(codes)
     # (height, width): the place of each pixel's colour among the sorted ones, then among `colours`.
     sorted_places = np.searchsorted(codes[order], pixels)
     places = order[np.minimum(sorted_places, len(codes) - 1)]
     is_unknown = codes[places] != pixels
     if is_unknown.any():
-        y, x = np.argwhere(is_unknown)[0].tolist()
-        colour = tuple(to_rgb(samples)[y, x].tolist())
+        colour = tuple(rgb[is_unknown][0].tolist())
         raise ImageError(
             f"the colour {colour} at {_first_place(is_unknown)} is none of the {len(codes)} in the "
             "list of colours; add it there"
@@ -71,14 +73,14 @@ def numbers_of_colours(
     return np.array(numbers, dtype=dtype)[places]
 
 
-def _codes(rgb: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _codes(rgb: Uint8s) -> NDArray[np.int32]:
     """(...) a number for each colour of (..., 3)."""
-    wide = rgb.astype(np.int64)
-    codes: NDArray[np.int64] = wide[..., 0] << 16 | wide[..., 1] << 8 | wide[..., 2]
+    wide = rgb.astype(np.int32)
+    codes: NDArray[np.int32] = wide[..., 0] << 16 | wide[..., 1] << 8 | wide[..., 2]
     return codes
 
 
-def _first_place(is_wrong: NDArray[np.bool_]) -> str:
+def _first_place(is_wrong: Bools) -> str:
     """The place of the first pixel, for a message."""
     y, x = np.argwhere(is_wrong)[0].tolist()
     return f"x {x}, y {y}"

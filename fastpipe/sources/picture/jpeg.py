@@ -125,7 +125,6 @@ def shrink(samples: NDArray[Any], max_size: int) -> NDArray[Any]:
 
     def scale(side: int) -> int:
         # Rounds half up in whole numbers: the same on every machine.
-        # Rounded to the nearest pixel, halves up.
         scaled = (2 * side * max_size + longest) // (2 * longest)
         return max(1, scaled)
 

@@ -489,6 +489,28 @@ class BoxTable:
         return (width, height)
 
 
+def table_without_boxes(
+    image_column: str,
+    fields: tuple[SourceField, ...],
+    *,
+    number_columns: frozenset[str],
+    size_columns: tuple[str, ...] = (),
+) -> BoxTable:
+    """A table that has no boxes, whose other columns are gathered by image."""
+    return BoxTable(
+        image_column=image_column,
+        boxes=BoxColumns((), ""),
+        class_column=None,
+        number_column=None,
+        has_number_classes=False,
+        labels_images=False,
+        box_field=None,
+        others=fields,
+        number_columns=number_columns,
+        size_columns=size_columns,
+    )
+
+
 def _describe_problem(
     rows: Sequence[_BoxRow], sizes: Sequence[tuple[int, int]]
 ) -> str | None:

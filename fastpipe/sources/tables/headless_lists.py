@@ -260,8 +260,8 @@ def _list_of_labels(
             "--image-root names the folder of the images; or write a CSV file with a row for each "
             "image: path,label"
         )
-    if images != sorted(images, key=_natural_key):
-        by_number = sorted(images, key=_natural_key)
+    by_number = sorted(images, key=_natural_key)
+    if images != by_number:
         index = next(
             index for index, image in enumerate(images) if image != by_number[index]
         )

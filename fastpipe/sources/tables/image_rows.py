@@ -11,13 +11,13 @@ from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.member_fields import MOST_FIELDS
 from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.settled_fields import settle_fields
-from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable, as_lists
+from fastpipe.sources.tables.box_rows import BoxColumns, as_lists, table_without_boxes
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import are_captions, find_column_assumptions
 from fastpipe.sources.tables.manifest_columns import Manifest
 from fastpipe.sources.tables.rows import Row, Rows, rows_of
 from fastpipe.sources.tables.split_column import SplitColumn
-from fastpipe.sources.tables.table_boxes import describe_box_table
+from fastpipe.sources.tables.table_boxes import describe_box_table, find_number_columns
 from fastpipe.sources.tables.table_masks import MaskTable
 
 
@@ -128,22 +128,11 @@ def gather_captions(
     split: SplitColumn | None,
 ) -> ImageRows:
     """Reads the rows of a table with a row for each caption, and makes one of each image."""
-    number_columns = set()
-    for source_field in columns.fields:
-        if not manifest.is_typed and manifest.summaries[source_field.column].is_numeric:
-            number_columns.add(source_field.column)
-    # A table of boxes that has no boxes: the other columns are gathered by image.
-    gathered = BoxTable(
-        image_column=columns.image,
-        boxes=BoxColumns((), ""),
-        class_column=None,
-        number_column=None,
-        has_number_classes=False,
-        labels_images=False,
-        box_field=None,
-        others=as_lists(columns.fields),
-        number_columns=frozenset(number_columns),
-        size_columns=(),
+    number_columns = find_number_columns(
+        manifest.summaries, columns.fields, typed=manifest.is_typed
+    )
+    gathered = table_without_boxes(
+        columns.image, as_lists(columns.fields), number_columns=number_columns
     )
     _check_field_count(manifest, gathered.others)
     gathered.gather(manifest.read_rows(), split)

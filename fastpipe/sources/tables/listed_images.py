@@ -17,7 +17,7 @@ from fastpipe.sources.files import SourcePath, names_in, open_binary
 from fastpipe.sources.folders.splits import FEW, are_called_like_parts
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.table_files import sort_labelled_first
-from fastpipe.sources.tables.table_text import LISTS, SPACES, detect_text_form
+from fastpipe.sources.tables.table_text import LISTS, SPACES, TextForm, detect_text_form
 from fastpipe.sources.tables.text_rows import csv_rows, json_rows
 
 _ROWS_READ = 20
@@ -254,44 +254,55 @@ def _image_root(root: SourcePath, places: Sequence[_Place]) -> SourcePath | None
 def _first_rows(table: SourcePath, encoding: str | None) -> list[list[str]]:
     """The texts in each of the first rows of a table; empty if it cannot be read."""
     try:
-        rows: Iterator[Row]
-        if table.suffix.lower() in _JSON_ENDINGS:
-            rows = json_rows(table, encoding)
-        else:
-            form = detect_text_form(table, encoding)
-            if not form.columns and table.suffix.lower() in LISTS:
-                return _first_lines(table, form.separator, encoding)
-            rows = csv_rows(table, form, encoding)
-        texts = []
-        for row in islice(rows, _ROWS_READ):
-            cells = row.values.values()
-            texts.append([cell for cell in cells if isinstance(cell, str)])
+        form = _form_of(table, encoding)
+        if form is not None and _is_list(table, form):
+            return _first_lines(table, form.separator, encoding)
+        cells_of_rows = _read_first_cells(table, form, encoding)
     except (PackError, OSError):
         return []
-    return texts
+    return [list(cells.values()) for cells in cells_of_rows]
 
 
 def first_cells(table: SourcePath) -> list[Mapping[str, str]]:
     """The texts in the first rows of a table with columns, by column; empty if it has none."""
     try:
-        if table.suffix.lower() in _JSON_ENDINGS:
-            rows = json_rows(table, None)
-        else:
-            form = detect_text_form(table, None)
-            if not form.columns and table.suffix.lower() in LISTS:
-                return []
-            rows = csv_rows(table, form, None)
-        cells: list[Mapping[str, str]] = []
-        for row in islice(rows, _ROWS_READ):
-            texts = {
-                column: value
-                for column, value in row.values.items()
-                if isinstance(value, str)
-            }
-            cells.append(texts)
+        form = _form_of(table, None)
+        if form is not None and _is_list(table, form):
+            return []
+        return _read_first_cells(table, form, None)
     except (PackError, OSError):
         return []
-    return cells
+
+
+def _form_of(table: SourcePath, encoding: str | None) -> TextForm | None:
+    """How a table is written as text; None if it is JSON. Raises OSError or PackError."""
+    if table.suffix.lower() in _JSON_ENDINGS:
+        return None
+    return detect_text_form(table, encoding)
+
+
+def _is_list(table: SourcePath, form: TextForm) -> bool:
+    """Whether a file is called like a list, and its first line may be a header or a row."""
+    return not form.columns and table.suffix.lower() in LISTS
+
+
+def _read_first_cells(
+    table: SourcePath, form: TextForm | None, encoding: str | None
+) -> list[Mapping[str, str]]:
+    """The texts in each of the first rows of a table, by column. Raises OSError or PackError."""
+    rows: Iterator[Row]
+    if form is None:
+        rows = json_rows(table, encoding)
+    else:
+        rows = csv_rows(table, form, encoding)
+    cells_of_rows: list[Mapping[str, str]] = []
+    for row in islice(rows, _ROWS_READ):
+        texts = {}
+        for column, value in row.values.items():
+            if isinstance(value, str):
+                texts[column] = value
+        cells_of_rows.append(texts)
+    return cells_of_rows
 
 
 def _first_lines(

@@ -24,12 +24,7 @@ from fastpipe.sources.tables.numbered_captions import read_numbered_captions
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.synset_strings import COLUMNS as SYNSET_COLUMNS
 from fastpipe.sources.tables.synset_strings import has_synsets, rows_with_synsets
-from fastpipe.sources.tables.table_text import (
-    LISTS,
-    TextForm,
-    detect_text_form,
-    read_column_names,
-)
+from fastpipe.sources.tables.table_text import LISTS, TextForm, detect_text_form
 from fastpipe.sources.tables.tables import read_metadata_rows
 from fastpipe.sources.tables.text_rows import csv_rows, json_array_rows, json_rows
 
@@ -91,7 +86,7 @@ def _choose_text_reader(
             )
     # The user may take another column as the label.
     is_label_free = options.label_column in (None, "label")
-    is_of_kaggle = is_label_free and _has_columns_of_kaggle(path, options)
+    is_of_kaggle = is_label_free and form.header == SYNSET_COLUMNS
     if is_of_kaggle and has_synsets(next(read_rows(), None)):
         return RowReader(partial(rows_with_synsets, read_rows), [])
     joined = find_joined_column(form.header, form.first_row, options)
@@ -99,11 +94,6 @@ def _choose_text_reader(
         assumed = [*form.assumed, assume_split(joined)]
         return RowReader(partial(split_joined, read_rows, joined), assumed)
     return RowReader(read_rows, list(form.assumed))
-
-
-def _has_columns_of_kaggle(path: SourcePath, options: SourceOptions) -> bool:
-    """Whether a table has the columns of Kaggle's ImageNet."""
-    return tuple(read_column_names(path, options.encoding)) == SYNSET_COLUMNS
 
 
 def detect_json_layout(path: SourcePath, encoding: str | None = None) -> str:

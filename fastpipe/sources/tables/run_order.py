@@ -5,7 +5,6 @@ See Note [order of runs].
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,9 +15,14 @@ from fastpipe.errors import ImageError, PackError
 from fastpipe.native import _engine
 from fastpipe.sources.annotations.run_lengths import COLUMNS, ROWS, parse_runs
 from fastpipe.sources.jpeg_segments import read_header
-from fastpipe.sources.listing import Listing, Source, SourceField, add_assumptions
+from fastpipe.sources.listing import (
+    Assumption,
+    Listing,
+    Source,
+    SourceField,
+    add_assumptions,
+)
 from fastpipe.sources.source_bytes import LARGE_BYTES, read_source
-from fastpipe.sources.tables.table_masks import describe_run_order
 
 # So many images are looked at, and so many of these whose masks tell the order.
 _MAX_IMAGES = 64
@@ -50,7 +54,7 @@ def settle_run_order(
         run_order = likely or COLUMNS
         is_certain = likely is not None
         assumed.append(
-            describe_run_order(field.column, run_order, is_certain=is_certain)
+            _describe_run_order(field.column, run_order, is_certain=is_certain)
         )
     fields = []
     for other in listing.fields:
@@ -58,6 +62,19 @@ def settle_run_order(
             other = other._replace(run_order=run_order)
         fields.append(other)
     return add_assumptions(replace(listing, fields=tuple(fields)), assumed)
+
+
+def _describe_run_order(column: str, run_order: str, *, is_certain: bool) -> Assumption:
+    """The assumption on the order of pixels in run lengths. Note [order of runs]"""
+    direction = {"columns": "down the columns", "rows": "along the rows"}[run_order]
+    reason = "as the sizes of the images show"
+    if not is_certain:
+        reason = "as in most contests; the sizes of the images do not show it"
+    text = (
+        f"masks: made of the run lengths in column {column!r}, which number the pixels {direction}, "
+        f"{reason}"
+    )
+    return Assumption(text, "--run-order columns or rows")
 
 
 def _find_order(listing: Listing, field: SourceField) -> str | None:
@@ -98,10 +115,11 @@ def _run_lengths_of(
     listing: Listing, source: Source, field: SourceField
 ) -> Iterator[str]:
     """The texts with the run lengths of an image."""
-    if source.problem is not None or source.note is None or listing.notes is None:
+    if source.problem is not None:
         return
-    note = listing.notes.read(source.note.offset_bytes, source.note.size_bytes)
-    _, values, _ = json.loads(note)
+    values = listing.values_of_row(source)
+    if values is None:
+        return
     for _, shape in values[field.name]["shapes"]:
         yield shape["runs"]
 

@@ -12,7 +12,7 @@ images.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_choice import ColumnChoice
@@ -204,11 +204,6 @@ def describe_box_table(
                 )
         others = [field for field in columns.fields if field.column != BOXES]
 
-    # In CSV all values are texts, also those that are numbers.
-    number_columns = set()
-    for field in others:
-        if not typed and summaries[field.column].is_numeric:
-            number_columns.add(field.column)
     return BoxTable(
         image_column=columns.image,
         boxes=boxes,
@@ -218,7 +213,7 @@ def describe_box_table(
         labels_images=columns.label is not None,
         box_field=box_field,
         others=as_lists(others),
-        number_columns=frozenset(number_columns),
+        number_columns=find_number_columns(summaries, others, typed=typed),
         size_columns=size_columns,
         drops_bad_rows=options.keeps_images,
     )
@@ -272,6 +267,23 @@ def find_class_columns(
     if likely:
         return likely[0], None
     return None, None
+
+
+def find_number_columns(
+    summaries: Mapping[str, ColumnSummary],
+    fields: Iterable[SourceField],
+    *,
+    typed: bool,
+) -> frozenset[str]:
+    """The columns of fields whose texts are numbers. `typed`: values are no texts, so none are."""
+    if typed:
+        return frozenset()
+    # In CSV all values are texts, also those that are numbers.
+    number_columns = set()
+    for field in fields:
+        if summaries[field.column].is_numeric:
+            number_columns.add(field.column)
+    return frozenset(number_columns)
 
 
 def find_size_columns(

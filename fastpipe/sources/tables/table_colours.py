@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -51,10 +50,8 @@ def _some_masks(listing: Listing, field: SourceField) -> list[str]:
     step = max(1, len(noted) // _NUM_CHECKED)
     masks = []
     for source in noted[::step][:_NUM_CHECKED]:
-        assert source.note is not None
-        assert listing.notes is not None  # a listing of rows has notes
-        note = listing.notes.read(source.note.offset_bytes, source.note.size_bytes)
-        value = json.loads(note)[1].get(field.name)
+        values = listing.values_of_row(source) or {}
+        value = values.get(field.name)
         if isinstance(value, dict) and "file" in value:
             masks.append(value["file"])
     return masks

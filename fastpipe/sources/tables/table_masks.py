@@ -19,10 +19,14 @@ from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.box_cells import is_missing
-from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable, as_lists
+from fastpipe.sources.tables.box_rows import as_lists, table_without_boxes
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.rows import Row
-from fastpipe.sources.tables.table_boxes import find_class_columns, find_size_columns
+from fastpipe.sources.tables.table_boxes import (
+    find_class_columns,
+    find_number_columns,
+    find_size_columns,
+)
 
 MASK = "mask"
 _NO_RUNS = "-1"  # of an image without an object, in some tables
@@ -51,8 +55,7 @@ def find_run_field(
 class MaskTable:
     """A table of run lengths. See Note [tables of run lengths].
 
-    `gather` reads all rows; then `rows` has the images, and `overlapping_count` those whose rows of
-    two classes overlap.
+    `gather` reads all rows; then `rows` has the images.
     """
 
     def __init__(
@@ -65,7 +68,6 @@ class MaskTable:
         typed: bool,
         table: str,
     ) -> None:
-        self.overlapping_count = 0
         self._table = table
         self._run_column = run_field.column
         name_column, number_column = find_class_columns(
@@ -97,21 +99,10 @@ class MaskTable:
             gathered_fields.append(
                 SourceField(_CLASSES_OF_ROWS, "json", column=self.class_column)
             )
-        number_columns = set()
-        for field in others:
-            if not typed and summaries[field.column].is_numeric:
-                number_columns.add(field.column)
-        # A table of boxes that has no boxes: the columns are gathered by image.
-        self._gathered = BoxTable(
-            image_column=columns.image,
-            boxes=BoxColumns((), ""),
-            class_column=None,
-            number_column=None,
-            has_number_classes=False,
-            labels_images=False,
-            box_field=None,
-            others=(*gathered_fields, *self.others),
-            number_columns=frozenset(number_columns),
+        self._gathered = table_without_boxes(
+            columns.image,
+            (*gathered_fields, *self.others),
+            number_columns=find_number_columns(summaries, others, typed=typed),
             size_columns=size_columns,
         )
         self.gather = self._gathered.gather
@@ -149,6 +140,9 @@ class MaskTable:
 
     def find_assumptions(self) -> list[Assumption]:
         """The assumption on images in which objects of two classes overlap, if there are any."""
+        # Without classes the rows of all masks have one number, so none of them overlap.
+        if self.class_column is None:
+            return []
         overlapping_count = 0
         for row in self.rows():
             if row.problem is None and not row.is_of_another:
@@ -203,19 +197,6 @@ class MaskTable:
                 f"column {self.class_column}: expected a class from 1 on, got {text}"
             )
         return int(number)
-
-
-def describe_run_order(column: str, run_order: str, *, is_certain: bool) -> Assumption:
-    """The assumption on the order of pixels in run lengths. Note [order of runs]"""
-    direction = {"columns": "down the columns", "rows": "along the rows"}[run_order]
-    reason = "as the sizes of the images show"
-    if not is_certain:
-        reason = "as in most contests; the sizes of the images do not show it"
-    text = (
-        f"masks: made of the run lengths in column {column!r}, which number the pixels {direction}, "
-        f"{reason}"
-    )
-    return Assumption(text, "--run-order columns or rows")
 
 
 def _number_names(classes: ColumnSummary) -> dict[str, int] | None:

@@ -261,11 +261,4 @@ def _is_row_of_sku110k(cells: Sequence[str], are_numbers: Sequence[bool]) -> boo
 def read_column_names(path: SourcePath, encoding: str | None = None) -> Sequence[str]:
     """Reads the names of a table's columns. Raises OSError or PackError."""
     form = detect_text_form(path, encoding)
-    if form.columns:
-        return form.columns
-    with open_binary(path) as file:
-        text = open_as_utf8(file, encoding, str(path))
-        for _ in range(form.skipped):
-            text.readline()
-        line = text.readline(_HEAD_BYTES).decode("utf-8-sig", "replace")
-    return _split_line(line, form.separator)
+    return form.columns or form.header

@@ -19,20 +19,19 @@ import cv2
 import numpy as np
 
 from fastpipe.errors import ConfigError
+from fastpipe.sources.files import DEMO_MANIFEST, DEMO_UNFINISHED
 from fastpipe.tools.demo.render import make_photo
 from fastpipe.tools.demo.shapes import CLASSES
 from fastpipe.tools.demo.truth import FIRST_CATEGORY, encode_coco, make_annotation
 
-MANIFEST = ".fastpipe-demo.json"
+MANIFEST = DEMO_MANIFEST
 """The file, beside the class folders, that says which photos a finished folder holds.
 
-`fastpipe pack` passes over it: sources/files.py has its name.
+`fastpipe pack` passes over it.
 """
 COCO_FILE = "photos.json"
 """The boxes, masks and captions in a folder of ground truth."""
 
-# Stands in for MANIFEST while photos are being written.
-_UNFINISHED = ".fastpipe-demo.json.unfinished"
 # Raise it when the same (seed, index, label) gives another photo than before.
 _GENERATOR = 3
 
@@ -94,7 +93,7 @@ def write_photos(
             missing.append(index)
     _write_missing(folder, truth, missing, seed, workers, scale)
     _finish(folder, count, seed)
-    if truth is not None and (truth / _UNFINISHED).exists():
+    if truth is not None and (truth / DEMO_UNFINISHED).exists():
         _write_coco(truth, count, seed)
         _finish(truth, count, seed)
     return missing_jpeg_count
@@ -103,12 +102,12 @@ def write_photos(
 def _finish(folder: Path, count: int, seed: int) -> None:
     _write_atomically(folder / MANIFEST, [_encode_manifest(count, seed)])
     # Only now: a folder that has it holds photos, but perhaps not all.
-    (folder / _UNFINISHED).unlink(missing_ok=True)
+    (folder / DEMO_UNFINISHED).unlink(missing_ok=True)
 
 
 def is_photo_folder(folder: Path) -> bool:
     """Whether `write_photos` made the folder, or began to."""
-    return (folder / MANIFEST).exists() or (folder / _UNFINISHED).exists()
+    return (folder / MANIFEST).exists() or (folder / DEMO_UNFINISHED).exists()
 
 
 def _list_paths(folder: Path, truth: Path | None, index: int) -> list[Path]:
@@ -236,7 +235,7 @@ def _claim(folder: Path, count: int, seed: int) -> None:
             )
         is_complete = (folder / MANIFEST).exists() and claim == _Claim(seed, count)
         if not is_complete:
-            _write_atomically(folder / _UNFINISHED, [_encode_manifest(count, seed)])
+            _write_atomically(folder / DEMO_UNFINISHED, [_encode_manifest(count, seed)])
         # Torchvision's ImageFolder refuses a class folder without photos
         for name in CLASSES[:count]:
             (folder / name).mkdir(exist_ok=True)
@@ -249,7 +248,7 @@ def _claim(folder: Path, count: int, seed: int) -> None:
 def _read_claim(folder: Path) -> _Claim | None:
     """Read which photos a folder holds or was to hold; None for a folder that is not ours."""
     # If both files exist, the unfinished one is the later: photos were being added to the folder.
-    path = folder / _UNFINISHED
+    path = folder / DEMO_UNFINISHED
     if not path.exists():
         path = folder / MANIFEST
     if not path.exists():

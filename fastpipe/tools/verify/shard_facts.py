@@ -122,7 +122,7 @@ def _read_shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
     Raises:
         KeyError, TypeError, ValueError: an entry is missing or impossible.
     """
-    # The endings of each field's member; a field without members has none.
+    # Fields whose values are members of the shard.
     members = []
     for sample_field in read_fields(info).values():
         if member(sample_field) is not None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos, values, write
+from support.sources.people import assumed, masks, photos, write
 from support.sources.tables import pa, pq
 
 import fastpipe
@@ -28,18 +28,16 @@ def paint(file: Path, *rows: list[tuple[int, ...]]) -> None:
 def camvid(root: Path, split: str = "", behind: str = "") -> Path:
     """Two pictures of 3 x 2 pixels with masks of colours."""
     images = f"{split}_images" if split else "images"
-    masks = f"{split}_masks" if split else "masks"
+    mask_folder = f"{split}_masks" if split else "masks"
     photos(root, f"{images}/a.png", f"{images}/b.png", size=(3, 2))
-    paint(root / masks / f"a{behind}.png", [SKY, ANIMAL, CAR], [CAR, SKY, SKY])
-    paint(root / masks / f"b{behind}.png", [SKY, SKY, SKY], [SKY, SKY, ANIMAL])
+    paint(root / mask_folder / f"a{behind}.png", [SKY, ANIMAL, CAR], [CAR, SKY, SKY])
+    paint(root / mask_folder / f"b{behind}.png", [SKY, SKY, SKY], [SKY, SKY, ANIMAL])
     return root
 
 
-def masks(folder: Path) -> dict[str, list[list[int]]]:
+def masks_by_name(folder: Path) -> dict[str, list[list[int]]]:
     """Name of the image -> the rows of its mask, of FOLDER/packed."""
-    return {
-        Path(key).stem: np.squeeze(mask).tolist() for key, mask in values(folder, "mask").items()
-    }
+    return {Path(key).stem: mask for key, mask in masks(folder).items()}
 
 
 RIGHT = {"a": [[0, 1, 2], [2, 0, 0]], "b": [[0, 0, 0], [0, 0, 1]]}
@@ -53,7 +51,7 @@ def test_masks_of_class_dict(tmp_path: Path) -> None:
     source = camvid(tmp_path / "src", behind="_L")
     write(source / "class_dict.csv", CLASS_DICT)
     summary = fastpipe.pack(source, tmp_path / "packed")
-    assert masks(tmp_path) == RIGHT
+    assert masks_by_name(tmp_path) == RIGHT
     assert fastpipe.open(tmp_path / "packed").fields["mask"].names == ("Sky", "Animal", "Car")
     assert assumed(summary) == [
         "classes of the field mask: those of class_dict.csv: 0 is 'Sky', 1 is 'Animal', 2 is 'Car'"
@@ -84,7 +82,7 @@ def test_other_lists_of_colours(tmp_path: Path, name: str, text: str) -> None:
     source = camvid(tmp_path / "src")
     write(source / name, text)
     fastpipe.pack(source, tmp_path / "packed")
-    assert masks(tmp_path) == RIGHT
+    assert masks_by_name(tmp_path) == RIGHT
     assert fastpipe.open(tmp_path / "packed").fields["mask"].names == ("Sky", "Animal", "Car")
 
 
@@ -98,7 +96,7 @@ def test_splits_with_colours(tmp_path: Path) -> None:
         camvid(tmp_path / "src", split)
     write(tmp_path / "src/class_dict.csv", CLASS_DICT)
     fastpipe.pack(tmp_path / "src", tmp_path / "packed", split="val")
-    assert masks(tmp_path) == RIGHT
+    assert masks_by_name(tmp_path) == RIGHT
 
 
 def test_the_list_may_lie_above_the_folder_of_a_split(tmp_path: Path) -> None:
@@ -106,9 +104,9 @@ def test_the_list_may_lie_above_the_folder_of_a_split(tmp_path: Path) -> None:
     camvid(tmp_path / "src/val")
     write(tmp_path / "src/class_dict.csv", CLASS_DICT)
     fastpipe.pack(tmp_path / "src", tmp_path / "packed", split="train")
-    assert masks(tmp_path) == RIGHT
+    assert masks_by_name(tmp_path) == RIGHT
     fastpipe.pack(tmp_path / "src/val", tmp_path / "packed", overwrite=True)
-    assert masks(tmp_path) == RIGHT
+    assert masks_by_name(tmp_path) == RIGHT
 
 
 @becomes(
@@ -161,7 +159,7 @@ def test_another_list_is_another_dataset(tmp_path: Path) -> None:
     fastpipe.pack(source, tmp_path / "packed")
     write(source / "class_dict.csv", "name,r,g,b\nCar,192,0,128\nSky,0,0,0\nAnimal,64,128,64\n")
     fastpipe.pack(source, tmp_path / "packed", overwrite=True)
-    assert masks(tmp_path)["b"] == [[1, 1, 1], [1, 1, 2]]
+    assert masks_by_name(tmp_path)["b"] == [[1, 1, 1], [1, 1, 2]]
 
 
 def test_alpha_and_palettes_count_as_colours(tmp_path: Path) -> None:
@@ -172,7 +170,7 @@ def test_alpha_and_palettes_count_as_colours(tmp_path: Path) -> None:
     with Image.open(source / "masks/b.png") as image:
         image.quantize().save(source / "masks/b.png")
     fastpipe.pack(source, tmp_path / "packed")
-    assert masks(tmp_path) == RIGHT
+    assert masks_by_name(tmp_path) == RIGHT
     paint(source / "masks/a.png", [(*SKY, 255), (*SKY, 255), (*SKY, 9)], [(*SKY, 255)] * 3)
     summary = fastpipe.pack(source, tmp_path / "packed", overwrite=True)
     assert "a pixel that is not opaque, at x 2, y 0" in summary.tally.rejected[0][1]
@@ -187,7 +185,7 @@ def test_given_classes_of_colours(tmp_path: Path) -> None:
     source = camvid(tmp_path / "src")
     write(source / "class_dict.csv", CLASS_DICT)
     fastpipe.pack(source, tmp_path / "packed", classes_from=["Car", "Sky", "Tree", "Animal"])
-    assert masks(tmp_path)["a"] == [[1, 3, 0], [0, 1, 1]]
+    assert masks_by_name(tmp_path)["a"] == [[1, 3, 0], [0, 1, 1]]
     assert fastpipe.open(tmp_path / "packed").fields["mask"].names[3] == "Animal"
 
 
@@ -227,6 +225,6 @@ def test_masks_of_a_table(tmp_path: Path, ending: str) -> None:
         fastpipe.pack(table, tmp_path / "packed", fields=fields)
     write(source / "class_dict.csv", CLASS_DICT)
     summary = fastpipe.pack(table, tmp_path / "packed", fields=fields)
-    assert masks(tmp_path) == {"1_sat": RIGHT["a"], "2_sat": RIGHT["b"]}
+    assert masks_by_name(tmp_path) == {"1_sat": RIGHT["a"], "2_sat": RIGHT["b"]}
     assert fastpipe.open(tmp_path / "packed").fields["mask"].names == ("Sky", "Animal", "Car")
     assert "those of class_dict.csv: 0 is 'Sky'" in assumed(summary)[0]

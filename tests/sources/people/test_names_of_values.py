@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos, values, write
+from support.sources.people import assumed, masks, photos, write
 
 import fastpipe
 
@@ -45,7 +45,7 @@ def test_names_by_number(tmp_path: Path, source: Path, text: str) -> None:
     assert f"a name in each line: --classes-from {file} gives" in said
     summary = fastpipe.pack(source, tmp_path / "packed", classes_from=file, overwrite=True)
     assert fastpipe.open(tmp_path / "packed").fields["mask"].names == NAMES
-    assert np.squeeze(values(tmp_path, "mask")["images/a.jpg"]).tolist() == [[0, 1, 2], [4, 0, 0]]
+    assert masks(tmp_path)["images/a.jpg"] == [[0, 1, 2], [4, 0, 0]]
     assert (
         "classes of the field mask: 1 is 'wall', 2 is 'sky;cloud', 4 is 'tree' (--classes-from)"
         in assumed(summary)

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from support.programs.cli_run import succeeded
 from support.sources.becomes import becomes
-from support.sources.people import assumed, pack_text, photos, values, write
+from support.sources.people import assumed, masks, pack_text, photos, values, write
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -23,11 +23,6 @@ UNSURE = "which number the pixels down the columns, as in most contests; the siz
 @pytest.fixture
 def two(tmp_path: Path) -> Path:
     return photos(tmp_path, "a.jpg", "b.jpg", size=(4, 3))
-
-
-def masks(folder: Path, field: str = "mask") -> dict[str, list[list[int]]]:
-    """Key -> the rows of its mask."""
-    return {key: np.squeeze(mask).tolist() for key, mask in values(folder, field).items()}
 
 
 def reasons(summary: Any) -> dict[str, str]:

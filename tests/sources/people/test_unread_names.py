@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from PIL import Image
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos
+from support.sources.people import assumed, photos, write
 
 import fastpipe
 from fastpipe.errors import PackError
 
 _REMEDY = "if one of them has labels, list images and labels in a CSV file, or use fastpipe.Writer"
-
-
-def write(file: Path, text: str = "a 1\n") -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
+TEXT = "a 1\n"  # of a file that is not read
 
 
 def masks(folder: Path, *names: str) -> None:
@@ -36,8 +31,8 @@ def test_beside_masks(tmp_path: Path) -> None:
     photos(source / "images", "a.png", "b.png")
     masks(source / "labels", "a_P.png", "b_P.png")
     write(source / "codes.txt", "Animal\nRoad\n")
-    write(source / "README.md")
-    write(source / "ImageSets" / "train.txt")
+    write(source / "README.md", TEXT)
+    write(source / "ImageSets" / "train.txt", TEXT)
     assert assumed(fastpipe.pack(source, tmp_path / "packed")) == [
         f"not read, beside the images: codes.txt, ImageSets/; {_REMEDY}"
     ]
@@ -53,9 +48,9 @@ def test_beside_splits(tmp_path: Path) -> None:
     for split in ("train", "test"):
         photos(source / split / "good", "a.jpg")
     photos(source / "ground_truth" / "broken", "a.png")
-    write(source / "val.txt")
-    write(source / "boxes.geojson")
-    write(source / "license.txt")
+    write(source / "val.txt", TEXT)
+    write(source / "boxes.geojson", TEXT)
+    write(source / "license.txt", TEXT)
     assert assumed(fastpipe.pack(source, tmp_path / "packed", split="train")) == [
         f"not read, beside the images: boxes.geojson, val.txt, ground_truth/; {_REMEDY}"
     ]
@@ -71,7 +66,7 @@ def test_a_tool_beside_labels(tmp_path: Path) -> None:
     regions = {"a.jpg": {"filename": "a.jpg", "regions": []}}
     photos(source / "images", "a.jpg")
     write(source / "labels/a.txt", "0 0.5 0.5 0.2 0.2")
-    write(source / "via_region_data.json", json.dumps(regions))
+    write(source / "via_region_data.json", regions)
     with pytest.raises(PackError, match="several kinds of source: annotations, yolo"):
         fastpipe.pack(source, tmp_path / "packed")
     summary = fastpipe.pack(source, tmp_path / "packed", format="yolo")
@@ -90,7 +85,7 @@ def test_a_tool_beside_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["labels.mat", "labels.npy", "labels.pkl", "labels.xlsx"])
 def test_data_beside_the_only_folder(tmp_path: Path, name: str) -> None:
     photos(tmp_path / "src" / "jpg", "a.jpg")
-    write(tmp_path / "src" / name)
+    write(tmp_path / "src" / name, TEXT)
     with pytest.raises(
         PackError, match=f"{name} is a .*, which fastpipe does not read: (read it|write a)"
     ):
@@ -106,7 +101,7 @@ def test_class_folders_below(tmp_path: Path) -> None:
     source = tmp_path / "src"
     for name in ("001.Albatross", "002.Finch"):
         photos(source / "images" / name, "a.jpg")
-    write(source / "bounding_boxes.txt")
+    write(source / "bounding_boxes.txt", TEXT)
     with pytest.raises(
         PackError, match=rf"001.Albatross, 002.Finch are .*, pass {source}/images\."
     ):
@@ -132,7 +127,7 @@ def test_a_folder_without_images(tmp_path: Path) -> None:
     source = tmp_path / "src"
     for name in ("pie", "waffles"):
         photos(source / "images" / name, "a.jpg")
-    write(source / "meta" / "train.txt")
+    write(source / "meta" / "train.txt", TEXT)
     with pytest.raises(
         PackError, match=f"only the folder images has images.* Pass {source}/images"
     ):

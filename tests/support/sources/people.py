@@ -56,6 +56,11 @@ def values(folder: Path, *fields: str) -> dict[str, Any]:
     return found
 
 
+def masks(folder: Path) -> dict[str, list[list[int]]]:
+    """Key -> the rows of its mask, of FOLDER/packed."""
+    return {key: np.squeeze(mask).tolist() for key, mask in values(folder, "mask").items()}
+
+
 def tags(folder: Path, field: str) -> dict[str, set[str]]:
     """Key -> the names of its classes in a field of classes."""
     names = fastpipe.open(folder / "packed").fields[field].names

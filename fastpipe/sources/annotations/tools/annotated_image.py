@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,6 +99,34 @@ def list_of(value: object, name: str) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError(f"expected {name} as a list, got {value!r:.60}")
     return value
+
+
+def add_objects(
+    image: AnnotatedImage,
+    values: object,
+    name: str,
+    noun: str,
+    add: Callable[[AnnotatedImage, Mapping[str, Any]], None],
+) -> None:
+    """Adds the objects of a list to an image, which notes what cannot be read.
+
+    Args:
+        image: gets the objects. It is rejected if `values` is not a list.
+        values: the list, as the tool writes it.
+        name: of the list, for messages.
+        noun: what an entry of the list is, for messages.
+        add: adds one object. ValueError: it cannot be read.
+    """
+    try:
+        entries = list_of(values, name)
+    except ValueError as problem:
+        image.reject(str(problem))
+        return
+    for entry in entries:
+        try:
+            add(image, object_of(entry, noun))
+        except ValueError as problem:
+            image.reject_object(str(problem))
 
 
 def number(value: object) -> float:

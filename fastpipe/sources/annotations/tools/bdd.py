@@ -11,9 +11,9 @@ from typing import Any
 
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
+    add_objects,
     corners,
     image_size,
-    list_of,
     object_of,
 )
 
@@ -37,16 +37,7 @@ def parse(frame: object) -> Iterator[AnnotatedImage]:
     size = entry.get("size")
     if isinstance(size, Mapping):
         image.size = image_size(size.get("width"), size.get("height"))
-    try:
-        labels = list_of(entry.get("labels"), "labels")
-    except ValueError as problem:
-        image.reject(str(problem))
-        labels = []
-    for label in labels:
-        try:
-            _add_label(image, object_of(label, "a label"))
-        except ValueError as problem:
-            image.reject_object(str(problem))
+    add_objects(image, entry.get("labels"), "labels", "a label", _add_label)
 
     attributes = entry.get("attributes")
     if isinstance(attributes, Mapping):

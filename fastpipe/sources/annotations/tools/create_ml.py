@@ -11,8 +11,8 @@ from typing import Any
 
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
+    add_objects,
     box_of_size,
-    list_of,
     number,
     object_of,
 )
@@ -25,18 +25,8 @@ def parse(entry: object) -> Iterator[AnnotatedImage]:
     item = object_of(entry, "an entry")
     path = item.get("image") or item.get("imagefilename") or item.get("filename")
     image = AnnotatedImage(str(path or ""))
-    try:
-        annotations = list_of(
-            item.get("annotations", item.get("annotation")), "annotations"
-        )
-    except ValueError as problem:
-        image.reject(str(problem))
-        annotations = []
-    for annotation in annotations:
-        try:
-            _add_box(image, object_of(annotation, "an annotation"))
-        except ValueError as problem:
-            image.reject_object(str(problem))
+    annotations = item.get("annotations", item.get("annotation"))
+    add_objects(image, annotations, "annotations", "an annotation", _add_box)
     yield image
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
+    add_objects,
     box_of_size,
     list_of,
     object_of,
@@ -26,16 +27,7 @@ def parse(line: object) -> Iterator[AnnotatedImage]:
     """Yields one image. ValueError: the entry is not a line of CrowdHuman."""
     entry = object_of(line, "a line")
     image = AnnotatedImage(str(entry.get("ID") or ""), may_leave_image=True)
-    try:
-        boxes = list_of(entry.get("gtboxes"), "gtboxes")
-    except ValueError as problem:
-        image.reject(str(problem))
-        boxes = []
-    for box in boxes:
-        try:
-            _add_person(image, object_of(box, "a box"))
-        except ValueError as problem:
-            image.reject_object(str(problem))
+    add_objects(image, entry.get("gtboxes"), "gtboxes", "a box", _add_person)
     yield image
 
 
