@@ -91,6 +91,7 @@ _NAMES = {
     "packing.writer": "Writer",
     "plan.arrays": "Arrays",
     "plan.buckets": "Buckets",
+    "plan.native": "Native",
     "plan.crops": "CenterCrop FiveCrop Letterbox RandomCrop RandomResizedCrop Resize TenCrop",
     "plan.picture_lists": "Images",
     "plan.placed": "Boxes Points",

@@ -24,12 +24,11 @@ void to_planes(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* planes
 
 Status fill_row(RowScratch* scratch, const std::uint8_t* picture, const RowTask& task, RowOptions options,
                 const BatchSpan& images) {
-  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(images.size.width) * options.form.bytes();
-  std::uint8_t* const row = images.data + static_cast<std::ptrdiff_t>(task.out_row) * stride * images.size.height;
-  if (!images.planar) return scratch->worker.run(picture, task, options, {row, images.size, stride});
-  scratch->pixels.resize(static_cast<std::size_t>(stride * images.size.height));
-  const Status status = scratch->worker.run(picture, task, options, {scratch->pixels.data(), images.size, stride});
-  if (status.ok()) to_planes(scratch->pixels.data(), scratch->pixels.size() / 3, row);
+  const PixelSpan row = row_of(images.data, images.size, options.form.bytes(), task);
+  if (!images.planar) return scratch->worker.run(picture, task, options, row);
+  scratch->pixels.resize(static_cast<std::size_t>(row.stride * row.size.height));
+  const Status status = scratch->worker.run(picture, task, options, {scratch->pixels.data(), row.size, row.stride});
+  if (status.ok()) to_planes(scratch->pixels.data(), scratch->pixels.size() / 3, row.data);
   give_back_if_giant(&scratch->pixels);
   return status;
 }

@@ -130,7 +130,7 @@ void RowWorker::add_crop(const RowTask& task, RowOptions options, PixelSpan out)
 Status RowWorker::run(const RowTask* tasks, const std::vector<Slot>& slots, RowCounters* counters, StageFlag* stage) {
   const GiveBack at_the_end{this, stage};
   crop_count_ = 0;
-  for (std::size_t i = 0; i < slots.size(); ++i) add_crop(tasks[i], slots[i].options, slots[i].row(tasks[i].out_row));
+  for (std::size_t i = 0; i < slots.size(); ++i) add_crop(tasks[i], slots[i].options, slots[i].row(tasks[i]));
   stage->set(Stage::opening);
   const std::uint64_t started = now_ns();
   std::shared_ptr<const File> file;

@@ -27,10 +27,12 @@ struct RowTask {
   std::int32_t bounds[4];  // x, y, width, height: pixels outside have no part in the row
   std::uint32_t size;      // of the picture, in bytes
   std::uint32_t shard;
-  std::uint32_t out_row;  // which picture of the slot; of an array the first of its rows
+  std::uint32_t out_row;  // which picture of the slot; of an array the first of its rows. Note [rows of own sizes]
   std::uint32_t skip;     // bytes at the start of an array's file, its header, that are not copied
   std::uint16_t width;    // of the whole picture, as the index has it
   std::uint16_t height;
+  std::uint16_t out_width;  // of the row; 0: the slot's
+  std::uint16_t out_height;
   std::uint8_t flip;          // 1: mirror left and right
   std::uint8_t coefficients;  // 1: JPEGs of this shard are KEY.fpc, of which only what the crop needs is read
 };
@@ -51,16 +53,23 @@ struct RowOptions {
   }
 };
 
+// Note [rows of own sizes]
+// Pictures of a batch may become rows of different sizes. They lie one behind the other, so their slot counts pixels:
+// its size is 1 x 1, and a row begins at the pixel out_row.
+inline PixelSpan row_of(std::uint8_t* images, Size size, int pixel_bytes, const RowTask& task) {
+  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(size.width) * pixel_bytes;
+  std::uint8_t* const row = images + static_cast<std::ptrdiff_t>(task.out_row) * stride * size.height;
+  if (task.out_width == 0) return {row, size, stride};
+  return {row, {task.out_width, task.out_height}, static_cast<std::ptrdiff_t>(task.out_width) * pixel_bytes};
+}
+
 // Where rows of one kind of crop go.
 struct Slot {
   std::uint8_t* images = nullptr;  // (rows, size.height, size.width) of options.pixel_bytes()
   Size size;                       // of bytes: as wide as a row, and 1 high
   RowOptions options;
 
-  PixelSpan row(std::uint32_t number) const {
-    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(size.width) * options.pixel_bytes();
-    return {images + static_cast<std::ptrdiff_t>(number) * stride * size.height, size, stride};
-  }
+  PixelSpan row(const RowTask& task) const { return row_of(images, size, options.pixel_bytes(), task); }
 };
 
 // Time that a thread spent, and what it got done.

@@ -129,7 +129,7 @@ class PyJob {
     for (std::size_t i = 0; i < list.size(); ++i) {
       const RowTask &task = list[i], &first = list[i - i % count];
       const py::array& rows = images_[i % count];
-      if (task.out_row >= rows.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
+      check_place(task, rows);
       if (slots[i % count].options.copied && !has_place(task, rows)) {
         throw py::value_error("tasks: an array has no place in its rows");
       }
@@ -263,8 +263,8 @@ py::dict counters(const PyEngine& engine) {
 void register_engine(py::module_& m) {
   using namespace py::literals;
 
-  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, skip, width, height, flip,
-                       coefficients);
+  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, skip, width, height, out_width,
+                       out_height, flip, coefficients);
   PYBIND11_NUMPY_DTYPE(ByteRange, offset, size, shard);
   m.attr("TASK_DTYPE") = py::dtype::of<RowTask>();
   m.attr("RANGE_DTYPE") = py::dtype::of<ByteRange>();

@@ -39,7 +39,7 @@ py::list fill(const std::vector<py::bytes>& pictures, const py::array_t<RowTask,
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Bytes bytes(pictures[i]);
     if (bytes.size != list[i].size) throw py::value_error("tasks: size differs from the picture's");
-    if (list[i].out_row >= images.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
+    check_place(list[i], images);
     starts.push_back(bytes.data);
   }
   const Size size = {static_cast<int>(images.shape(height + 1)), static_cast<int>(images.shape(height))};

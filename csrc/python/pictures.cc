@@ -96,9 +96,8 @@ class PyShard {
     Status status;
     for (py::ssize_t i = 0; i < tasks.size() && status.ok(); ++i) {
       const RowTask task = tasks.data()[i];
-      if (task.out_row >= images.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
-      const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(out.width) * options.pixel_bytes();
-      const PixelSpan row = {rows + static_cast<std::ptrdiff_t>(task.out_row) * stride * out.height, out, stride};
+      check_place(task, images);
+      const PixelSpan row = row_of(rows, out, options.pixel_bytes(), task);
       without_gil([&] { status = filled(&worker, task, options, row); });
     }
     raise_if(status);

@@ -90,6 +90,18 @@ inline void fill_as(const py::array& images, RowOptions* options) {
   options->id_bytes = bytes ? 1 : 4;
 }
 
+// Refuses a row that would lie beyond the slot's array. Note [rows of own sizes]
+inline void check_place(const RowTask& task, const py::array& images) {
+  py::ssize_t rows = 1;
+  if (task.out_width > 0) {
+    rows = static_cast<py::ssize_t>(task.out_width) * task.out_height;
+    if (rows == 0 || images.ndim() < 3 || images.shape(1) != 1 || images.shape(2) != 1) {
+      throw py::value_error("tasks: rows of own sizes have a height, and images (pixels, 1, 1, channels)");
+    }
+  }
+  if (task.out_row + rows > images.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
+}
+
 // Numbers, one for each channel -> the bytes of a pixel.
 inline std::array<std::uint8_t, 8> fill_of(const std::vector<std::uint16_t>& numbers, PixelForm form) {
   std::array<std::uint8_t, 8> bytes = {};

@@ -21,10 +21,10 @@ from fastpipe.dataset.picture_lists import PictureListReader
 from fastpipe.errors import ConfigError
 from fastpipe.plan.arrays import Arrays
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ColumnReader
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.host_batch import HostFields, Places
+from fastpipe.plan.native import WholeImages
 from fastpipe.plan.picture_lists import Images
 from fastpipe.plan.placed import (
     Boxes,
@@ -268,7 +268,7 @@ class FieldReader:
         self,
         data: BaseDataset,
         chosen: Mapping[str, FieldRequest],
-        crops: Sequence[Crop | Buckets | None],
+        crops: Sequence[Crop | WholeImages | None],
         form: PixelForm | None = None,
     ) -> None:
         self._crops = crops
@@ -403,7 +403,9 @@ class FieldReader:
                     array = array.reshape(len(plan), rows_per_sample, *shape_of_row)
                 values.arrays[f"{number}.{name}"] = array
 
-    def _read_places(self, view_plan: BatchPlan, crop: Crop | Buckets | None) -> Places:
+    def _read_places(
+        self, view_plan: BatchPlan, crop: Crop | WholeImages | None
+    ) -> Places:
         """The boxes and points on the rows of a view, moved as its pictures are."""
         if not self._placed:
             return {}
@@ -439,8 +441,8 @@ class FieldReader:
         slots: dict[str, NDArray[Any]] = {}
         for name, (pixel_shape, dtype) in self._pixels.items():
             for number, view in enumerate(plan.views):
-                # (rows, height, width) or (rows, height, width, channels)
-                shape = (len(view.flips), *view.crops.size, *pixel_shape)
+                # (rows, height, width) or (rows, height, width, channels); see Crops.slot_shape
+                shape = (*view.crops.slot_shape(), *pixel_shape)
                 slots[f"{number}.{name}"] = np.empty(shape, dtype)
         return slots
 

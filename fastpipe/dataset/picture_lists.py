@@ -63,11 +63,13 @@ class PictureListReader:
         picture_plan = epoch_plan.plan_pictures(plan, samples, numbers, records)
 
         slots: list[NDArray[Any]] = []
+        row_sizes: list[Int64s | None] = []
         jobs = []
         for view, exact in zip(picture_plan.views, exacts, strict=True):
-            shape = (len(view.flips), *view.crops.size, form.channels)
+            shape = (*view.crops.slot_shape(), form.channels)
             slot = np.empty(shape, form.dtype)
             slots.append(slot)
+            row_sizes.append(view.crops.row_sizes)
             if not len(samples):
                 continue
             rows_per_picture = view.rows_per_sample
@@ -75,7 +77,7 @@ class PictureListReader:
             job = engine.submit_field(view.by_row(), row_records, slot, exact=exact)
             jobs.append((job, np.repeat(samples, rows_per_picture)))
         is_flat = self._form == "flat"
-        return PictureListBatch(slots, ragged.offsets, is_flat), jobs
+        return PictureListBatch(slots, row_sizes, ragged.offsets, is_flat), jobs
 
     def records_of(self, ids: Int64s) -> Ragged:
         """The records of samples, for `read`. DatasetError: one is impossible."""

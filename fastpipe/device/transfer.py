@@ -13,16 +13,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastpipe.arrays import Int64s
 from fastpipe.device.array_tensors import arrays_in_slot
 from fastpipe.device.augment import Augment
 from fastpipe.device.augment.foreign import Foreign
 from fastpipe.device.augment.operation import AugmentPlan
 from fastpipe.device.image_batch import ImageBatch, pixel_mask
+from fastpipe.device.row_sizes import split_list, split_rows, stack_or_split
 from fastpipe.device.staging import Arrays, pack, unpack
 from fastpipe.device.streams import Mark, Stream
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
+from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.host_batch import HostBatch, HostFields, lay_out
 
 Batch = Any  # an ImageBatch, (images, labels); or a dict, if fields were asked for
@@ -54,7 +57,9 @@ class StagedBatch:
     """A batch whose way to the device is queued."""
 
     batch: Batch  # for the loop, to be used after `ready` only
-    images: tuple[torch.Tensor, ...]  # by view
+    images: tuple[
+        Any, ...
+    ]  # by view: a tensor, or a list of tensors with sizes of their own
     labels: torch.Tensor
     valid: torch.Tensor
     # One tensor in each piece of memory that the batch uses.
@@ -221,8 +226,11 @@ class Transfer:
             "ids": batch.filled_plan.ids,
             "valid": batch.plan.valid,
         }
-        if batch.filled_plan.crops.image_sizes is not None:
-            arrays["image_sizes"] = batch.filled_plan.crops.image_sizes
+        crops = batch.filled_plan.crops
+        if crops.image_sizes is not None:
+            arrays["image_sizes"] = crops.image_sizes
+        if crops.row_sizes is not None:
+            arrays["row_sizes"] = np.ascontiguousarray(crops.row_sizes)
         for view, augmented in plans.items():
             for name, array in augmented.plan.arrays.items():
                 arrays[f"augment.{view}.{name}"] = array
@@ -255,9 +263,13 @@ class Transfer:
 
     def _copy(self, batch: HostBatch, arrays: Arrays) -> _Copies:
         """Queues the copies of the images and of the small arrays."""
-        rows = len(batch.plan.flips)
         # torch makes the slices, because numpy's would not keep the slot lent: SlotRing.take.
-        hosts = [torch.from_numpy(images)[:rows] for images in batch.views]
+        hosts = []
+        for images, view_plan in zip(
+            batch.views, batch.filled_plan.views, strict=False
+        ):
+            rows, _, _ = view_plan.crops.slot_shape()
+            hosts.append(torch.from_numpy(images)[:rows])
         array_slots = {}
         if batch.fields is not None:
             for name, arrays_of_field in batch.fields.array_batches.items():
@@ -298,12 +310,17 @@ class Transfer:
 
         attributes: dict[str, Any] = {"ids": ids, "valid": valid, "epoch": batch.epoch}
         memory = [*views, labels, ids, valid, *masks]
+        if batch.filled_plan.has_own_sizes:
+            memory.append(tensors["row_sizes"])
         if image_sizes is not None:
             attributes["image_sizes"] = image_sizes
             memory.append(image_sizes)
         if masks:
             attributes["pixel_mask"] = _one_or_list(masks)
-        images = _one_or_list(views) if views else None
+        shown: list[Any] = list(views)
+        if batch.filled_plan.has_own_sizes:
+            shown = self._split_views(batch, copies)
+        images = _one_or_list(shown) if views else None
         if batch.fields is None:
             loop_batch: Batch = ImageBatch(images, labels, **attributes)
         else:
@@ -313,7 +330,7 @@ class Transfer:
                 "label": labels,
                 "id": ids,
                 # Its name in fields=; the attribute of an ImageBatch is image_sizes.
-                "image_size": image_sizes,
+                "image_size": tensors.get("row_sizes", image_sizes),
             }
             # What moves with images has a name for each view, such as "0.mask".
             for name in batch.fields.arrays:
@@ -322,15 +339,27 @@ class Transfer:
             for name, arrays in batch.fields.array_batches.items():
                 values[name] = arrays_in_slot(copies.slots[name], arrays)
                 memory.append(copies.slots[name])
-            rows_per_sample = batch.plan.rows_per_sample
-            view_count = len(batch.plan.views)
-            loop_batch = _as_dict(batch.fields, values, view_count, rows_per_sample)
+            loop_batch = _as_dict(batch.fields, values, batch.filled_plan)
         ready = self._stream.mark()
         # The training stream has to know each piece of memory once, however many tensors are in it.
         # By the address of the memory.
         by_address = {tensor.untyped_storage().data_ptr(): tensor for tensor in memory}
         pieces = tuple(by_address.values())
-        return StagedBatch(loop_batch, tuple(views), labels, valid, pieces, ready)
+        return StagedBatch(loop_batch, tuple(shown), labels, valid, pieces, ready)
+
+    def _split_views(
+        self, batch: HostBatch, copies: _Copies
+    ) -> list[list[torch.Tensor]]:
+        """The images of each view, a tensor for each: they have sizes of their own."""
+        views = []
+        for pixels, view_plan in zip(
+            copies.views, batch.filled_plan.views, strict=False
+        ):
+            row_sizes = view_plan.crops.row_sizes
+            assert row_sizes is not None
+            # (pixels, channels, 1, 1) -> (pixels, 1, 1, channels)
+            views.append(split_rows(pixels.permute(0, 2, 3, 1), row_sizes))
+        return views
 
     def _needs_pixel_masks(self, fields: HostFields | None) -> bool:
         """Whether a batch of buckets needs its pixel masks at once: it is asked for them, or they
@@ -385,13 +414,13 @@ class Transfer:
         return views, labels
 
 
-def _one_or_list(views: list[torch.Tensor]) -> Any:
+def _one_or_list(views: list[Any]) -> Any:
     """A batch of several views has a list, any other a tensor."""
     return views[0] if len(views) == 1 else views
 
 
 def _as_dict(
-    fields: HostFields, values: Mapping[str, Any], view_count: int, rows_per_sample: int
+    fields: HostFields, values: Mapping[str, Any], plan: BatchPlan
 ) -> dict[str, Any]:
     """A batch of fields.
 
@@ -400,26 +429,31 @@ def _as_dict(
     Args:
         fields: of the batch.
         values: its tensors on the device, by name or VIEW.NAME.
-        view_count: number of views.
-        rows_per_sample: k.
+        plan: of the batch.
     """
+    rows_per_sample = plan.rows_per_sample
     batch: dict[str, Any] = {}
     for key, name in fields.names.items():
         if fields.by_view(name):
             entries = []
-            for view in range(view_count):
+            for view, view_plan in enumerate(plan.views):
                 entry = f"{view}.{name}"
+                value = values[entry]
+                row_sizes = view_plan.crops.row_sizes
                 if name in fields.picture_lists:
                     counts = fields.counts.get(name)
+                    row_sizes = fields.row_sizes.get(entry)
                     entries.append(
-                        _picture_lists(values[entry], counts, rows_per_sample)
+                        _picture_lists(value, counts, row_sizes, rows_per_sample)
                     )
-                    continue
-                counts = fields.counts.get(entry)
-                is_images = name in fields.images
-                entries.append(
-                    _entry_of_view(values[entry], counts, is_images, rows_per_sample)
-                )
+                elif name in fields.images and row_sizes is not None:
+                    entries.append(split_rows(value, row_sizes))
+                else:
+                    counts = fields.counts.get(entry)
+                    is_images = name in fields.images
+                    entries.append(
+                        _entry_of_view(value, counts, is_images, rows_per_sample)
+                    )
             batch[key] = _one_or_list(entries)
         elif name in values:
             batch[key] = values[name]
@@ -429,15 +463,24 @@ def _as_dict(
 
 
 def _picture_lists(
-    pictures: torch.Tensor, counts: list[int] | None, rows_per_picture: int
+    pictures: torch.Tensor,
+    counts: list[int] | None,
+    row_sizes: Int64s | None,
+    rows_per_picture: int,
 ) -> Any:
     """The pictures of one view: a tensor (M, ...), or one for each sample.
 
     Args:
         pictures: (M * k, height, width, channels), on the device.
         counts: of each sample; None: the batch has one tensor.
+        row_sizes: (M, 2) if they have sizes of their own, and so `pictures` is (pixels, 1, 1,
+            channels). Each sample then has a list.
         rows_per_picture: k. With several, (M, k, channels, height, width).
     """
+    if row_sizes is not None:
+        if counts is None:
+            return stack_or_split(pictures, row_sizes)
+        return split_list(split_rows(pictures, row_sizes), counts)
     pictures = _entry_of_view(pictures, None, True, rows_per_picture)
     if counts is None:
         return pictures

@@ -200,8 +200,16 @@ class Engine:
         are_masks = out.ndim == 3
         # The engine gets no task for these rows, so they are filled here.
         is_missing = records["format"] == NO_IMAGE
-        missing_rows = tasks["out_row"][is_missing]
-        out[missing_rows] = rendering.mask_fill if are_masks else 0
+        fill = rendering.mask_fill if are_masks else 0
+        missing = tasks[is_missing]
+        if plan.has_own_sizes:
+            for row in missing:
+                # The pixels of a row lie one behind the other.
+                first = int(row["out_row"])
+                pixel_count = int(row["out_width"]) * int(row["out_height"])
+                out[first : first + pixel_count] = fill
+        else:
+            out[missing["out_row"]] = fill
         slots = [Slot(out, exact, rendering)]
         return self._begin(
             plan, tasks, slots, np.flatnonzero(~is_missing), is_field=True

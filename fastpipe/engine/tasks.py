@@ -64,7 +64,15 @@ def field_tasks(plan: BatchPlan, records: Records, rows: Int64s | None = None) -
     tasks["box"] = plan.crops.boxes
     tasks["bounds"] = plan.crops.bounds
     tasks["flip"] = plan.flips
-    tasks["out_row"] = np.arange(len(plan)) if rows is None else rows
+    row_sizes = plan.crops.row_sizes
+    if row_sizes is not None:
+        # The pixel at which each row begins.
+        pixels = row_sizes.prod(axis=1)
+        tasks["out_row"] = np.cumsum(pixels) - pixels
+        tasks["out_height"] = row_sizes[:, 0]
+        tasks["out_width"] = row_sizes[:, 1]
+    else:
+        tasks["out_row"] = np.arange(len(plan)) if rows is None else rows
     return tasks
 
 

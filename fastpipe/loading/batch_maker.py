@@ -115,16 +115,23 @@ class BatchMaker:
         self, plan: BatchPlan, epoch_plan: EpochPlan, number: int
     ) -> PendingBatch:
         """Has the engine make batch `number` of an epoch; does not wait."""
+        pending = self._begin_rows(plan, epoch_plan, number)
+        self._begin_prepare(pending)
+        return pending
+
+    def _begin_rows(
+        self, plan: BatchPlan, epoch_plan: EpochPlan, number: int
+    ) -> PendingBatch:
+        """Begins what the engine makes of a batch, in memory of its own."""
         views = []
         if self.with_images:
             for (ring, exact), view in zip(self.views, plan.views, strict=True):
-                shape = (len(view.flips), *view.crops.size, self.form.channels)
+                shape = (*view.crops.slot_shape(), self.form.channels)
                 views.append((ring.take(shape), exact))
         field_images = {} if self.fields is None else self.fields.slots(plan)
         pending = PendingBatch(epoch_plan, number, plan, views, field_images)
         pending.jobs = self._submit(pending, plan)
         self._begin_arrays(pending)
-        self._begin_prepare(pending)
         return pending
 
     def end(self, pending: PendingBatch) -> HostBatch:
@@ -136,10 +143,10 @@ class BatchMaker:
 
         fields = self._read_fields(filled)
         if fields is not None:
-            fields.arrays.update(pending.field_images)
+            fields.arrays.update(filled.field_images)
             fields.add_arrays(filled.arrays)
             fields.add_picture_lists(filled.picture_lists)
-        images = tuple(slot for slot, _ in pending.views)
+        images = tuple(slot for slot, _ in filled.views)
         epoch = pending.epoch_plan.epoch
         # The augmentation is drawn by the planned samples, also for rows with other samples.
         return HostBatch(
@@ -228,15 +235,12 @@ class BatchMaker:
         for attempt in range(_REPLACE_ATTEMPTS):
             # Drawn from the seed, the row and the attempt, so a resumed run gets the same ones.
             others = pending.epoch_plan.others(pending.plan, bad, attempt)
-            jobs = self._submit(pending, others, bad)
-            trial = replace(pending, plan=others, jobs=jobs)
-            self._begin_arrays(trial)
+            trial = self._begin_trial(pending, others, bad)
             still_bad = self._wait_for_errors(trial)
             plan = plan.replaced(bad, others)
             if not still_bad:
                 self.stats.replaced += len(errors)
-                replaced = replace(pending, plan=plan)
-                self._read_arrays_again(replaced)
+                replaced = self._with_replaced(pending, plan)
                 # prepare= got the fields of the bad samples, so it is called again.
                 self._begin_prepare(replaced)
                 return replaced
@@ -244,16 +248,34 @@ class BatchMaker:
             bad = bad[[place for place, _ in still_bad]]
         return None
 
-    def _read_arrays_again(self, replaced: PendingBatch) -> None:
-        """Reads the arrays and lists of pictures of a batch, some samples of which were replaced.
+    def _begin_trial(
+        self, pending: PendingBatch, others: BatchPlan, places: Int64s
+    ) -> PendingBatch:
+        """Begins samples that may replace those at these places of a batch, (m,)."""
+        if others.has_own_sizes:
+            # Rows of other sizes do not fit into the batch's memory.
+            return self._begin_rows(others, pending.epoch_plan, pending.number)
+        jobs = self._submit(pending, others, places)
+        trial = replace(pending, plan=others, jobs=jobs)
+        self._begin_arrays(trial)
+        return trial
 
-        Those of the others may have other shapes and counts, so all need other places.
+    def _with_replaced(self, pending: PendingBatch, plan: BatchPlan) -> PendingBatch:
+        """The batch by a plan, some samples of which replace others; their rows are made.
+
+        Arrays and lists of pictures of these may have other shapes and counts, so all are read
+        again. Rows with sizes of their own are all made again.
         """
-        self._begin_arrays(replaced)
-        errors = self._wait_for_errors(replace(replaced, jobs=()))
+        if plan.has_own_sizes:
+            replaced = self._begin_rows(plan, pending.epoch_plan, pending.number)
+        else:
+            replaced = replace(pending, plan=plan, jobs=())
+            self._begin_arrays(replaced)
+        errors = self._wait_for_errors(replaced)
         if errors:
             place, reason = errors[0]
-            raise self.index.sample_error(int(replaced.plan.samples[place]), reason)
+            raise self.index.sample_error(int(plan.samples[place]), reason)
+        return replaced
 
     def _wait_for_errors(self, pending: PendingBatch) -> list[tuple[int, Reason]]:
         """Waits for all rows; returns the samples that failed, as `PendingBatch.errors`."""

@@ -45,12 +45,13 @@ from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import MAX_ROWS
 from fastpipe.plan.crop_options import (
     batch_sizes,
-    parse_buckets,
     parse_crop,
     parse_flip_probability,
+    parse_whole_images,
 )
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.epoch import check_image_sizes
+from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import ALONE
 from fastpipe.plan.picture_lists import Images
@@ -74,7 +75,7 @@ def loader(
     size: int
     | tuple[int, int]
     | str
-    | Buckets
+    | WholeImages
     | Callable[[int], int | tuple[int, int]] = 224,
     size_choices: Sequence[int | tuple[int, int]] | None = None,
     train: bool = True,
@@ -113,7 +114,8 @@ def loader(
         size: size of the output in pixels: a number for a square, or (height, width). Or a function
             of the epoch's number that returns one, the same for the same epoch. Or "bucket" or
             fastpipe.Buckets(...): whole images in batches of similar shape; `image_sizes` and
-            `pixel_mask` of a batch say which pixels are padding.
+            `pixel_mask` of a batch say which pixels are padding. Or fastpipe.Native(...): whole
+            images, each at a size of its own: images are then a list of tensors.
         size_choices: sizes of which each batch has one, selected by the seed, the same on all
             ranks.
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only. False:
@@ -124,7 +126,7 @@ def loader(
         views: several views of each image, as SimCLR and DINO need them: a number, or fastpipe.View
             objects. Images are then a list by view. None: one view, and no list.
         hflip: mirror images left to right: True (half of them), False, or a probability; None:
-            `train` decides.
+            `train` decides, and with size=fastpipe.Native(...) none is mirrored.
         shuffle: a new order in each epoch; None: `train` decides.
         seed: seed of order, crops and flips; whole number in [0, 2**64).
         sampler: which samples an epoch has, and in what order: fastpipe.Weighted, PerClass,
@@ -238,12 +240,16 @@ def loader(
     elif with_images:
         augmentation = pixels.augment
     shuffled = train if shuffle is None else flag("shuffle", shuffle)
-    buckets = parse_buckets(size, size_choices, crop)
-    if buckets is not None:
-        height_width = buckets.largest
-        sizes = None
+    whole_images = parse_whole_images(size, size_choices, crop)
+    buckets = whole_images if isinstance(whole_images, Buckets) else None
+    sizes = None
+    if isinstance(whole_images, Buckets):
+        height_width = whole_images.largest
+    elif whole_images is not None:
+        height_width = (1, 1)  # not used: each row has a size of its own
     else:
         height_width, sizes = batch_sizes(size, size_choices, crop, train=train)
+    has_own_sizes = isinstance(whole_images, Native)
     # Views may have sizes of their own, with which their crops are checked later. Until then any
     # crop has to pass.
     crop_size = height_width if views is None else (1, 1)
@@ -252,8 +258,8 @@ def loader(
         Recipe,
         batch_size=whole("batch_size", batch_size, least=1, most=2**20),
         size=height_width,
-        crop=buckets or parse_crop(crop, crop_size, train=train),
-        flip=parse_flip_probability(hflip, train=train),
+        crop=whole_images or parse_crop(crop, crop_size, train=train),
+        flip=parse_flip_probability(hflip, train=train and not has_own_sizes),
         shuffle=shuffled,
         drop_last=drops_last,
         seed=whole("seed", seed, least=0, most=2**64 - 1, hint=_SEED_HINT),
@@ -389,6 +395,8 @@ def _make_slots(
         height, width = view.size or recipe.size
         row_count = recipe.batch_size * view.crop.rows
         shape = (row_count, height, width, form.channels)
+        if isinstance(view.crop, Native):
+            shape = (0, 1, 1, form.channels)  # grows with the first batches
         ring = SlotRing(shape, keep, stream.slot, form.dtype)
         is_exact = exact or not view.crop.may_be_reduced
         slots.append((ring, is_exact))

@@ -26,6 +26,7 @@ from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import output_size, parse_crop
 from fastpipe.plan.epoch import check_image_sizes
+from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.recipe import Recipe
 
@@ -195,7 +196,7 @@ class Loader(DataLoaderAttributes):
 
         Raises:
             ConfigError: the size is wrong, or too large for a RandomCrop, or the loader's sizes
-                come from a function, size_choices= or buckets.
+                come from a function, size_choices=, buckets or Native.
 
         Example:
             >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
@@ -204,8 +205,8 @@ class Loader(DataLoaderAttributes):
             torch.Size([8, 3, 48, 48])
         """
         recipe = self.recipe
-        if isinstance(recipe.crop, Buckets):
-            raise conflict_error("buckets + other sizes", f"set_size({size!r})")
+        if isinstance(recipe.crop, WholeImages):
+            raise conflict_error("whole images + other sizes", f"set_size({size!r})")
         if recipe.sizes is not None:
             source = "a function, size=" if recipe.sizes.schedule else "size_choices="
             raise ConfigError(
@@ -361,6 +362,8 @@ def make_transfer(
 def _describe_sizes(recipe: Recipe) -> str:
     if isinstance(recipe.crop, Buckets):
         return "buckets"
+    if isinstance(recipe.crop, Native):
+        return "own sizes"
     counts: Counter[str] = Counter()
     for view in recipe.views:
         height, width = view.size or recipe.size

@@ -33,6 +33,7 @@ from fastpipe.plan.crop_options import (
     parse_flip_probability,
 )
 from fastpipe.plan.crops import Crop, TenCrop
+from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 
@@ -87,7 +88,7 @@ def recipe_with_views(
         crop = _crop_of_view(view, size, recipe, train=train)
         # A view without a size of its own follows the loader's, which may change: all of these
         # sizes have to suit its crop.
-        if sizes is not None and size is None and not isinstance(crop, Buckets):
+        if sizes is not None and size is None and not isinstance(crop, WholeImages):
             sizes = checked_sizes(sizes, crop, train=train)
         flip = recipe.flip
         if view.hflip is not None:
@@ -117,12 +118,12 @@ def recipe_with_views(
 
 def _crop_of_view(
     view: View, size: tuple[int, int] | None, recipe: Recipe, *, train: bool
-) -> Crop | Buckets:
-    crop: Crop | Buckets = recipe.crop
-    if isinstance(crop, Buckets):
-        # The bucket of a sample decides the size of all its views.
+) -> Crop | WholeImages:
+    crop: Crop | WholeImages = recipe.crop
+    if isinstance(crop, WholeImages):
+        # The sample decides the size of all its views.
         if view.size is not None or view.crop is not None:
-            raise conflict_error("buckets + crop", repr(view))
+            raise conflict_error("whole images + crop", repr(view))
     else:
         own_crop = crop if view.crop is None else view.crop
         crop = parse_crop(own_crop, size or recipe.size, train=train)
@@ -180,6 +181,8 @@ def make_field_reader(
     loader_fields: tuple[str, ...] = (*SAMPLE_FIELDS, "valid", "epoch", *CROP_FIELDS)
     if isinstance(recipe.crop, Buckets):
         loader_fields += ("image_size", "pixel_mask")
+    elif isinstance(recipe.crop, Native):
+        loader_fields += ("image_size",)
     if first is not None and first.mixers:
         loader_fields += MIXING_FIELDS
     chosen = parse_fields(data, fields, own=loader_fields)
@@ -248,6 +251,8 @@ def check_together(
         augment.moments(form.channels)  # raises if it does not suit so many channels
         if crop.rows > 1 and augment.mixers:
             raise conflict_error("mixing + FiveCrop", type(crop).__name__)
+        if isinstance(crop, Native):
+            raise conflict_error("native sizes + augment")
         if isinstance(crop, Buckets):
             _check_with_buckets(augment)
         # Soft labels need a class for each sample.

@@ -43,6 +43,11 @@ class BatchPlan:
     def rows_per_sample(self) -> int:
         return len(self.flips) // max(len(self.samples), 1)
 
+    @property
+    def has_own_sizes(self) -> bool:
+        """Whether the rows have sizes of their own."""
+        return self.crops.row_sizes is not None
+
     def by_row(self) -> BatchPlan:
         """The plan of n * k samples of one row each: each sample is repeated for its rows."""
         k = self.rows_per_sample
@@ -104,6 +109,8 @@ class BatchPlan:
                 and other.crops.image_sizes is not None
             ):
                 view.crops.image_sizes[image_rows] = other.crops.image_sizes
+            if view.crops.row_sizes is not None and other.crops.row_sizes is not None:
+                view.crops.row_sizes[image_rows] = other.crops.row_sizes
             view.flips[image_rows] = other.flips
         return plan
 

@@ -33,6 +33,7 @@ from fastpipe.plan.crops import (
     shorter_side,
 )
 from fastpipe.plan.draws import Stream, between, key, keys, uniform, uniform_one, up_to
+from fastpipe.plan.native import Native, WholeImages
 
 _TRIES = 10  # as torchvision's RandomResizedCrop
 
@@ -53,6 +54,24 @@ class Crops:
     mirrored: Bools | None = None
     # (n, 2) height and width of the image at the row's top left; the rest is padding.
     image_sizes: Int64s | None = None
+    # (n, 2) height and width of each row, if they have sizes of their own; `size` is then (1, 1).
+    row_sizes: Int64s | None = None
+
+    def size_of_row(self, row: int) -> Size:
+        """(height, width) of a row."""
+        if self.row_sizes is None:
+            return self.size
+        height, width = self.row_sizes[row].tolist()
+        return height, width
+
+    def slot_shape(self) -> tuple[int, int, int]:
+        """The shape of the memory of all rows, without the axis of channels.
+
+        Rows with sizes of their own lie one behind the other, pixel by pixel: (pixels, 1, 1).
+        """
+        if self.row_sizes is None:
+            return len(self.boxes), *self.size
+        return int(self.row_sizes.prod(axis=1).sum()), 1, 1
 
     def part(self, rows: slice) -> Crops:
         """The crops of some rows."""
@@ -62,11 +81,12 @@ class Crops:
             bounds=self.bounds[rows],
             mirrored=None if self.mirrored is None else self.mirrored[rows],
             image_sizes=None if self.image_sizes is None else self.image_sizes[rows],
+            row_sizes=None if self.row_sizes is None else self.row_sizes[rows],
         )
 
 
 def plan_crops(
-    crop: Crop | Buckets,
+    crop: Crop | WholeImages,
     size: Size,
     widths: Int64s,
     heights: Int64s,
@@ -118,6 +138,11 @@ def plan_crops(
             crops = _crops_of_canvas(crop, size, canvas, left_top)
             heights_and_widths = canvas.resized[:, ::-1]
             return replace(crops, image_sizes=heights_and_widths.copy())
+        case Native():
+            pictures = np.stack([widths, heights], axis=1)
+            crops = crops_at(_whole_images(pictures), crop, size)
+            row_sizes = crop.resized(widths, heights)[:, ::-1]
+            return replace(crops, row_sizes=row_sizes)
         case _:
             assert_never(crop)
 
@@ -160,7 +185,9 @@ def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Cro
     return _crops_of_canvas(crop, size, canvas, left_tops.reshape(-1, 2))
 
 
-def crops_at(boxes_xywh: Int64s | NDArray[np.int32], crop: Crop, size: Size) -> Crops:
+def crops_at(
+    boxes_xywh: Int64s | NDArray[np.int32], crop: Crop | Native, size: Size
+) -> Crops:
     """The crops that are cut out at these boxes, (n, 4), and then resized."""
     # Pixels outside the box have no part in the row, so the bounds are the box.
     return Crops(
@@ -186,7 +213,7 @@ class Canvas:
 
 
 def canvas_of(
-    crop: Crop | Buckets, size: Size, widths: Int64s, heights: Int64s
+    crop: Crop | WholeImages, size: Size, widths: Int64s, heights: Int64s
 ) -> Canvas:
     """The canvas that a crop of (height, width) is cut from, by torchvision's rules."""
     output = np.array(size[::-1])  # width, height
@@ -222,7 +249,7 @@ def canvas_of(
                 # As torchvision does: the whole of the missing size on each side.
                 before = before + missing
                 after = after + missing
-        case RandomResizedCrop() | Resize():  # cut out of the image as it is
+        case RandomResizedCrop() | Resize() | Native():  # cut out of the image as it is
             pass
         case _:
             assert_never(crop)
@@ -255,7 +282,7 @@ def check_room(canvas: Canvas, size: Size, name: Callable[[int], str]) -> None:
 
 
 def _crops_of_canvas(
-    crop: Crop | Buckets, size: Size, canvas: Canvas, left_top: Int64s
+    crop: Crop | WholeImages, size: Size, canvas: Canvas, left_top: Int64s
 ) -> Crops:
     """Crops of the output's size; left_top is (n * crop.rows, 2), from the canvas's corner on.
 

@@ -17,6 +17,7 @@ from fastpipe.plan.crops import (
     Size,
     shorter_side,
 )
+from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.recipe import Sizes
 
@@ -51,27 +52,31 @@ def output_size(value: object, name: str = "size") -> Size:
     return height, width
 
 
-def parse_buckets(size: object, choices: object, crop: object) -> Buckets | None:
-    """Checks `size` if it is "bucket" or Buckets, and the arguments that do not go with it; None if
-    it is neither.
+def parse_whole_images(
+    size: object, choices: object, crop: object
+) -> WholeImages | None:
+    """Checks `size` if it is "bucket", Buckets or Native, and the arguments that do not go with it;
+    None if it is none of these.
     """
-    if isinstance(crop, Buckets):
+    if isinstance(crop, WholeImages):
         raise ConfigError(
             f"crop: expected a crop, got {crop!r}; it decides the size of batches, too: pass it as "
             "size="
         )
-    if size is Buckets or (isinstance(size, str) and size != "bucket"):
+    is_class = size is Buckets or size is Native
+    if is_class or (isinstance(size, str) and size != "bucket"):
         expected = 'a number, (height, width), "bucket" or a function'
         raise ConfigError(
             f"size: expected {expected}, got {size!r}; for options of buckets "
-            "fastpipe.Buckets(area=...)"
+            "fastpipe.Buckets(area=...), and for each image at its own size "
+            "fastpipe.Native(max_pixels=...)"
         )
-    if not isinstance(size, (str, Buckets)):
+    if not isinstance(size, (str, WholeImages)):
         return None
     if choices is not None:
-        raise conflict_error("buckets + other sizes", f"size_choices={choices!r}")
+        raise conflict_error("whole images + other sizes", f"size_choices={choices!r}")
     if crop is not None:
-        raise conflict_error("buckets + crop", type(crop).__name__)
+        raise conflict_error("whole images + crop", type(crop).__name__)
     if isinstance(size, str):
         return Buckets()
     return size

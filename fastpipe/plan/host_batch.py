@@ -49,6 +49,9 @@ class HostFields:
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     # The values of `stored_arrays`, by name, when they are copied.
     array_batches: dict[str, ArrayBatch] = field(default_factory=dict)
+    # Of entries whose rows have sizes of their own: (rows, 2) height and width, by VIEW.NAME. In
+    # `arrays` they are (pixels, 1, 1, ...).
+    row_sizes: dict[str, Int64s] = field(default_factory=dict)
     # Boxes or objects of each row, or pictures of each sample, for entries that become a list with
     # one tensor for each.
     counts: dict[str, list[int]] = field(default_factory=dict)
@@ -66,7 +69,11 @@ class HostFields:
         """Adds the values of `picture_lists`, when they are made."""
         for name, batch in lists.items():
             for view, slot in enumerate(batch.slots):
-                self.arrays[f"{view}.{name}"] = slot
+                entry = f"{view}.{name}"
+                self.arrays[entry] = slot
+                sizes = batch.row_sizes[view]
+                if sizes is not None:
+                    self.row_sizes[entry] = sizes
             if batch.is_flat:
                 self.arrays[f"{name}_offsets"] = batch.offsets
             else:

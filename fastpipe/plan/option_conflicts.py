@@ -55,7 +55,7 @@ CONFLICTS = {
         '`size="bucket"`',
         "lists of pictures in `fields=`",
         "the size of a batch is that of its images, and the pictures of a list have other shapes",
-        "pass a size and crop=fastpipe.Letterbox()",
+        "pass a size and crop=fastpipe.Letterbox(), or size=fastpipe.Native()",
     ),
     "buckets + mosaic": Conflict(
         "`augment=` with kornia's mosaic",
@@ -90,17 +90,24 @@ CONFLICTS = {
         "pass hflip=False, or train=False without hflip; TenCrop has the crops of the mirrored "
         "image, too",
     ),
-    "buckets + crop": Conflict(
-        '`size="bucket"`',
+    "whole images + crop": Conflict(
+        '`size="bucket"` or `size=fastpipe.Native()`',
         "`crop=`, and `size=` or `crop=` of a View",
-        "buckets show whole images, and the size of a batch follows from its images",
-        "leave them out; interpolation and padding are options of fastpipe.Buckets",
+        "images are shown whole, and sizes follow from the images",
+        "leave them out; interpolation and padding are options of fastpipe.Buckets and Native",
     ),
-    "buckets + other sizes": Conflict(
-        '`size="bucket"`',
+    "whole images + other sizes": Conflict(
+        '`size="bucket"` or `size=fastpipe.Native()`',
         "`size_choices=` and `loader.set_size`",
-        "each batch has the size of its images",
+        "sizes follow from the images",
         "leave them out, or pass one size",
+    ),
+    "native sizes + augment": Conflict(
+        "`size=fastpipe.Native()`",
+        "`augment=`, and `dtype=torch.float32`",
+        "each image has a size of its own, so that a batch is a list of images and not one tensor",
+        "leave them out, and change the images in the training loop: (image.float() / 255 - mean) / "
+        "std",
     ),
     "moving module + unmovable fields": Conflict(
         "`augment=` with modules that may move pixels",

@@ -27,6 +27,8 @@ class Images:
         form: how the pictures come. "list": for each sample a tensor (K, channels, height, width).
             "flat": all pictures one behind the other, (all, channels, height, width), and
             NAME_offsets (N + 1,) int64: sample i has `pictures[offsets[i]:offsets[i + 1]]`.
+            With `size=fastpipe.Native(...)`, pictures have sizes of their own, and there are lists
+            of tensors (channels, height, width) in place of these tensors.
 
     Example:
         >>> pages = fastpipe.Images("pages", form="flat")
@@ -49,11 +51,14 @@ class PictureListBatch:
     """The pictures of a batch's samples, as the engine's threads make them.
 
     Attributes:
-        slots: of each view, (M * k, height, width, channels): M pictures of k rows each.
+        slots: of each view, (M * k, height, width, channels): M pictures of k rows each; or, if
+            they have sizes of their own, (pixels, 1, 1, channels).
+        row_sizes: of each view, (M, 2) height and width, if they have sizes of their own.
         offsets: (n + 1,) sample i has the pictures from offsets[i] to offsets[i + 1].
         is_flat: the batch has one tensor, and not one for each sample.
     """
 
     slots: Sequence[NDArray[Any]]
+    row_sizes: Sequence[Int64s | None]
     offsets: Int64s
     is_flat: bool

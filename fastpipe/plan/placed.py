@@ -19,9 +19,9 @@ import numpy as np
 from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.arrays import Bools, Float32s, Int64s
 from fastpipe.errors import ConfigError, choice, real_number, whole
-from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_boxes import Crops, canvas_of
 from fastpipe.plan.crops import Crop
+from fastpipe.plan.native import WholeImages
 
 _MAX_POINTS = 2**31
 _PAIRS_HINT = (
@@ -172,16 +172,23 @@ class Geometry:
     cut: Float32s  # (n, 2) width and height of the crop, in the same pixels
     after: Float32s  # (n, 2) ratios x, y of the resize of the crop
     flips: Bools  # (n,) mirrored left and right
-    size: tuple[int, int]  # (width, height) of the output
+    sizes: Float32s  # (n, 2) width and height of the rows
 
 
 def geometry_of(
-    crop: Crop | Buckets, crops: Crops, widths: Int64s, heights: Int64s, flips: Bools
+    crop: Crop | WholeImages,
+    crops: Crops,
+    widths: Int64s,
+    heights: Int64s,
+    flips: Bools,
 ) -> Geometry:
     """The geometry of n images that become one row each; `crop` is the kind that `crops` were
     planned with.
     """
-    size = crops.size[::-1]  # (width, height)
+    if crops.row_sizes is None:
+        sizes = np.broadcast_to(crops.size[::-1], (len(crops.boxes), 2))
+    else:
+        sizes = crops.row_sizes[:, ::-1]
     canvas = canvas_of(crop, crops.size, widths, heights)
     # In float64, as in torchvision; rounded to float32 at the end. The boxes of crops, x, y, width,
     # height, are in pixels of the stored image. In pixels of the canvas they are whole numbers,
@@ -191,7 +198,7 @@ def geometry_of(
     box_sides = crops.boxes[:, 2:]
     left_top = np.rint(box_left_top * before) + canvas.before
     cut = np.rint(box_sides * before)
-    after = np.array(size) / cut
+    after = sizes / cut
     return Geometry(
         before=before.astype(np.float32),
         padded=canvas.before.astype(np.float32),
@@ -199,7 +206,7 @@ def geometry_of(
         cut=cut.astype(np.float32),
         after=after.astype(np.float32),
         flips=flips,
-        size=size,
+        sizes=sizes.astype(np.float32),
     )
 
 
@@ -215,12 +222,12 @@ def move_boxes(boxes_xyxy: Float32s, rows: Int64s, geometry: Geometry) -> Float3
     both_corners = boxes_xyxy.reshape(-1, 2, 2)
     corners = _resized_and_cut(both_corners, rows, geometry, clip=True)
     is_mirrored = geometry.flips[rows]
-    width, _ = geometry.size
+    sizes = geometry.sizes[rows]  # (M, 2)
+    widths = sizes[is_mirrored, :1]
     # The right edge becomes the left one, so the corners change places in x.
     swapped_x = corners[is_mirrored, ::-1, 0]
-    corners[is_mirrored, :, 0] = width - swapped_x
-    limits = np.array(geometry.size, dtype=np.float32)
-    np.clip(corners, 0, limits, out=corners)
+    corners[is_mirrored, :, 0] = widths - swapped_x
+    np.clip(corners, 0, sizes[:, None], out=corners)
     return corners.reshape(-1, 4)
 
 
@@ -251,10 +258,10 @@ def move_points(
     places = points[..., :2]
     moved[..., :2] = _resized_and_cut(places, rows, geometry, clip=False)
     is_mirrored = geometry.flips[rows]
-    width, _ = geometry.size
+    widths = geometry.sizes[rows][is_mirrored, :1]
     # Points are counted from the centre of the first pixel, boxes from its edge.
     x = moved[is_mirrored, :, 0]
-    moved[is_mirrored, :, 0] = (width - 1) - x
+    moved[is_mirrored, :, 0] = (widths - 1) - x
     return swap_pairs(moved, is_mirrored, flip_pairs)
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastpipe.errors import ConfigError
-from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.crops import Size as Size
 from fastpipe.plan.draws import Stream, key, uniform_one
+from fastpipe.plan.native import WholeImages
 from fastpipe.plan.partition import ALONE, Partition, Ranks, rows_of_mixture
 from fastpipe.plan.picks import Pick
 
@@ -50,7 +50,7 @@ class ViewRecipe:
     """How an image becomes its row of one view."""
 
     size: Size | None  # None: the size of the loader, which may change
-    crop: Crop | Buckets
+    crop: Crop | WholeImages
     flip: float  # probability of mirroring left and right
     seed: int
 
@@ -66,8 +66,9 @@ class Recipe:
 
     batch_size: int  # of each rank
     size: Size
-    # Buckets also decide which samples share a batch, and its size.
-    crop: Crop | Buckets
+    # Buckets also decide which samples share a batch, and its size. With Native, each row has a size
+    # of its own, and `size` is not used.
+    crop: Crop | WholeImages
     flip: float  # probability of mirroring left and right
     shuffle: bool  # True: a new order each epoch; False: the order of the dataset
     drop_last: bool  # leave out a last global batch that is not full

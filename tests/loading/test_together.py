@@ -609,8 +609,12 @@ def test_each_row_of_the_table_is_an_error(data: Path, marked: Path) -> None:
         ),
         "views + FiveCrop": (marked, {**five, "views": 2}),
         "hflip + FiveCrop": (marked, {**five, "hflip": True}),
-        "buckets + crop": (marked, {"size": "bucket", "crop": fastpipe.CenterCrop()}),
-        "buckets + other sizes": (marked, {"size": "bucket", "size_choices": [12, 16]}),
+        "whole images + crop": (marked, {"size": "bucket", "crop": fastpipe.CenterCrop()}),
+        "whole images + other sizes": (marked, {"size": "bucket", "size_choices": [12, 16]}),
+        "native sizes + augment": (
+            marked,
+            {"size": fastpipe.Native(), "augment": fastpipe.Augment.imagenet()},
+        ),
         "moving module + unmovable fields": (
             data,
             {"fields": ["image", "seg"], "augment": plain_pixels(k.RandomAffine(9.0))},

@@ -162,7 +162,7 @@ def test_each_box_and_point_goes_with_its_own_picture() -> None:
                 )
             ),
             flips[one],
-            (48, 64),
+            geometry.sizes[one],
         )
         only = np.zeros(1, dtype=np.int64)
         assert np.array_equal(

@@ -28,6 +28,7 @@ PUBLIC = {
     "Images",
     "Letterbox",
     "Loader",
+    "Native",
     "PackError",
     "PerClass",
     "Points",

@@ -148,7 +148,7 @@ def preview(
         captions.append(loader.classes[label] if label >= 0 else "")
         captions.append(f"{record['width']} x {record['height']}")
         for name, column, images in zip(names, columns, pixels, strict=True):
-            crop_size = column.plan.crops.size
+            crop_size = column.plan.crops.size_of_row(row)
             moved_marks = marks_of_row(column.fields, row, fields, crop_size)
             image = _shrunk(images[row])
             cells.append(fitted(with_marks(image, moved_marks), SIZE))
@@ -209,7 +209,7 @@ class Seen(NamedTuple):
     """Some samples in one view, on the CPU, as the training loop gets them."""
 
     plan: BatchPlan
-    images: torch.Tensor
+    images: Any  # a tensor, or a list of tensors with sizes of their own
     labels: torch.Tensor
     fields: dict[str, Any]  # values by name; none if the loop gets (images, labels)
 
@@ -252,7 +252,7 @@ def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
                     value = value[view]
                 values[name] = _on_cpu(value)
         plan = replace(host_batch.plan.views[view], other_views=())
-        seen = Seen(plan, images.cpu(), staged.labels.cpu(), values)
+        seen = Seen(plan, _on_cpu(images), staged.labels.cpu(), values)
         views.append(seen)
     return views
 
@@ -284,8 +284,13 @@ def _photo(loader: Loader, plan: BatchPlan, row: int) -> Pixels:
     return _drawable(image[0])
 
 
-def _pixels(images: torch.Tensor, augment: Augment | None) -> Pixels:
-    """Images of a training loop -> (n, height, width, 3) uint8, with the normalising undone."""
+def _pixels(images: Any, augment: Augment | None) -> Any:
+    """Images of a training loop -> (n, height, width, 3) uint8, with the normalising undone.
+
+    A list of images with sizes of their own -> a list of (height, width, 3).
+    """
+    if isinstance(images, list):  # they have sizes of their own
+        return [_pixels(image[None], augment)[0] for image in images]
     if images.ndim != 4 or images.shape[1] not in (1, 3, 4):
         raise ConfigError(
             f"preview: the augmentation returned shape {tuple(images.shape)}; expected images (N, "

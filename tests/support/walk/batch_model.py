@@ -28,6 +28,9 @@ class BatchModel(Model):
             keys = [key for key in batch.values if not key.endswith((*OFFSETS, "_labels"))]
             expect(keys == self.names, "keys", list(batch.values), "for fields", fields)
         for view, images in enumerate(batch.images):
+            if self.native:
+                self._check_native(batch, images)
+                continue
             crop, wanted = self.view(view, size)
             many = {fastpipe.FiveCrop: (5,), fastpipe.TenCrop: (10,)}.get(type(crop), ())
             shape = (rows, *many, {"gray": 1, "rgb": 3, "rgba": 4}[self["channels"]])
@@ -60,6 +63,20 @@ class BatchModel(Model):
             self._check_padding(batch)
         self._check_labels(batch, loader)
         self._check_values(batch)
+
+    def _check_native(self, batch: Taken, images: list[torch.Tensor]) -> None:
+        channels = {"gray": 1, "rgb": 3, "rgba": 4}[self["channels"]]
+        expect(len(images) == len(batch), len(images), "images of", len(batch), "samples")
+        sizes = batch.values.get("image_size", [None] * len(images))
+        for image, size in zip(images, sizes, strict=True):
+            high, wide = image.shape[1:]
+            expect(image.shape[0] == channels, "channels", image.shape)
+            multiple = self["size"].multiple
+            expect(high % multiple == wide % multiple == 0, "image has", high, wide)
+            expect(
+                size is None or size.tolist() == [high, wide], "image_size", size, "of", image.shape
+            )
+            expect(image.dtype == self["dtype"], "dtype", image.dtype)
 
     def view(self, number: int, size: Any) -> tuple[Any, set[tuple[int, int]] | None]:
         """Crop and sizes that a view may have."""
@@ -178,9 +195,10 @@ class BatchModel(Model):
             mine = [
                 fields[key][view] if several else fields[key] for key in (name, f"{name}_labels")
             ]
-            rows = zip(*mine, strict=True) if images.ndim == 5 else [mine]
+            crops = isinstance(images, torch.Tensor) and images.ndim == 5
+            rows = zip(*mine, strict=True) if crops else [mine]
             for boxes, labels in rows:
-                self._check_some(boxes, labels, images.shape[-2:])
+                self._check_some(boxes, labels, images[place].shape[-2:])
 
     def _check_some(self, boxes: torch.Tensor, labels: torch.Tensor, size: Any) -> None:
         high, wide = size

@@ -26,6 +26,7 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
     fixed = not isinstance(model.crop, RANDOM) and model.hflip in (0.0, 1.0)
     if (
         model.buckets
+        or model.native
         or model.replaced
         or model["augment"] is not None
         or model["views"] is not None

@@ -375,7 +375,9 @@ class Walk:
             try:
                 loader.set_size(size)
             except fastpipe.ConfigError as error:
-                free = self.options.get("size_choices") is None and not self.model.buckets
+                free = self.options.get("size_choices") is None and not (
+                    self.model.buckets or self.model.native
+                )
                 views = self.options.get("views")
                 sized = isinstance(views, (list, tuple)) and all(
                     view.size is not None for view in views

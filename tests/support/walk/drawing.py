@@ -231,10 +231,13 @@ class _Options:
                 "fastpipe.Buckets(min_size=12, max_size=20, size_divisible=8)",
                 "fastpipe.Buckets(area=400, size_divisible=1, fill=(1, 2, 3), interpolation='bicubic')",
                 "fastpipe.Buckets(min_size=10)",
+                "fastpipe.Native(max_pixels=300, multiple=5)",
+                "fastpipe.Native(max_pixels=20 * 16, multiple=4, enlarge=True, interpolation='bilinear')",
             )
 
     def _crop(self, train: bool) -> None:
-        if "Buckets" in self.made.options.get("size", "") and self.often(0.9):
+        size = self.made.options.get("size", "")
+        if ("Buckets" in size or "Native" in size) and self.often(0.9):
             return
         kinds = (
             (FIXED_CROPS, RANDOM_CROPS)
@@ -336,6 +339,8 @@ class _Options:
         options, usual = self.made.options, [*USUAL]
         if "Buckets" in options.get("size", ""):
             usual += OF_BUCKETS
+        if "Native" in options.get("size", ""):
+            usual.append("image_size")
         augment = options.get("augment", "")
         if ("mixup" in augment or "cutmix" in augment) and self.often(0.7):
             usual += OF_MIXING

@@ -75,7 +75,8 @@ class Model:
         self.crop = self["crop"] or (
             fastpipe.RandomResizedCrop() if self.train else fastpipe.CenterCrop()
         )
-        hflip = self.train if self["hflip"] is None else self["hflip"]
+        self.native = isinstance(self["size"], fastpipe.Native)
+        hflip = self.train and not self.native if self["hflip"] is None else self["hflip"]
         self.hflip = 0.5 if hflip is True else float(hflip)
         views = self["views"] if isinstance(self["views"], (list, tuple)) else []
         flips = [self.hflip if view.hflip is None else float(view.hflip) for view in views] or [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from support.walk.drawing import OF_BUCKETS, OF_MIXING, USUAL, fields_of
 from support.walk.model import MOVING, PLACED, Model, pair
 
@@ -27,6 +28,7 @@ def refusals(model: Model) -> set[str]:
     )
     several = isinstance(model.crop, (fastpipe.FiveCrop, fastpipe.TenCrop))
     augment = options.get("augment")
+    whole = model.buckets or model.native
     soft = isinstance(augment, fastpipe.Augment) and augment.soft
     text = draw.options.get("augment", "")
     unlabelled = any(row.name is None for row in model.data.rows)
@@ -52,11 +54,14 @@ def refusals(model: Model) -> set[str]:
         (model.buckets and per_class is not None, words("buckets + PerClass")),
         (model.buckets and "pages" in fields, words("buckets + lists of pictures")),
         (per_class is not None and (many * each != model.rows or not 0 < many <= named), "PerClass"),
-        (not model.buckets and {"image_size", "pixel_mask"} & set(fields), "image_size", "pixel_mask"),
+        (not model.buckets and "pixel_mask" in fields, "image_size", "pixel_mask"),
+        (not whole and "image_size" in fields, "image_size", "pixel_mask"),
+        (model.native and (augment is not None or model["dtype"] == torch.float32), words("native sizes + augment")),
+        (model.native and "augment=" in draw.options.get("views", ""), words("native sizes + augment")),
         (set(fields) - set(own) - _ALWAYS, "fields", "image, label"),
-        (model.buckets and (sized or "crop=" in draw.options.get("views", "")), words("buckets + crop")),
-        (model.buckets and "size_choices" in options, words("buckets + other sizes")),
-        (model.buckets and options.get("crop") is not None, words("buckets + crop")),
+        (whole and (sized or "crop=" in draw.options.get("views", "")), words("whole images + crop")),
+        (whole and "size_choices" in options, words("whole images + other sizes")),
+        (whole and options.get("crop") is not None, words("whole images + crop")),
         ("size" in options and options["size"] is not None and options.get("size_choices") is not None, "size_choices"),
         (views and several, words("views + FiveCrop")),
         (soft and "augment=" in draw.options.get("views", ""), words("views + different soft labels")),
@@ -89,7 +94,7 @@ _ALWAYS = {"image", *USUAL, *OF_BUCKETS, *OF_MIXING}
 
 def _too_small(model: Model) -> bool:
     """A crop out of less than it needs, in some view."""
-    if model.buckets:
+    if model.buckets or model.native:
         return False
     sizes = [model["size"]] if model["size_choices"] is None else model["size_choices"]
     sizes = [size(0) if callable(size) else size for size in sizes]

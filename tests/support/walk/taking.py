@@ -28,12 +28,12 @@ class Taken:
     """A batch.
 
     Attributes:
-        images: of each view.
+        images: of each view; of rows with sizes of their own, a list of tensors.
         labels: None where fields leave them out.
         values: of the fields, by key; empty without `fields`.
     """
 
-    images: list[torch.Tensor]
+    images: list[Any]
     labels: torch.Tensor | None
     ids: list[int]
     valid: list[bool]
@@ -69,10 +69,9 @@ class Taken:
             value = self.values.get(name)
             return value if value is None or view is None else value[view]
 
-        name, crops = (
-            key.removesuffix("_labels"),
-            self.images[0].shape[1] if self.images[0].ndim == 5 else 1,
-        )
+        name, crops = key.removesuffix("_labels"), 1
+        if isinstance(self.images[0], torch.Tensor) and self.images[0].ndim == 5:
+            crops = self.images[0].shape[1]
         if (offsets := of(f"{name}_offsets")) is not None:
             edges = offsets[place * crops :][: crops + 1].tolist()
             made = [of(key)[start:stop] for start, stop in itertools.pairwise(edges)]
@@ -117,8 +116,11 @@ def as_bytes(value: Any) -> Any:
 def taken(batch: Any) -> Taken:
     values = dict(batch) if isinstance(batch, dict) else {}
     images, labels = (values["image"], values.get("label")) if isinstance(batch, dict) else batch
+    one_view = isinstance(images, torch.Tensor) or (
+        isinstance(images[0], torch.Tensor) and images[0].ndim == 3
+    )
     return Taken(
-        list(images) if isinstance(images, list) else [images],
+        [images] if one_view else list(images),
         labels,
         (values["id"] if values else batch.ids).tolist(),
         (values["valid"] if values else batch.valid).tolist(),
