@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,9 @@ def main() -> None:
                     distance = float((row - expected).abs().max())
                     equal += distance == 0
                     worst = max(worst, distance)
-            print(f"{name}: {equal} of {len(paths)} equal, at most {worst:g} of 255 apart")
+            sys.stdout.write(
+                f"{name}: {equal} of {len(paths)} equal, at most {worst:g} of 255 apart\n"
+            )
 
 
 if __name__ == "__main__":
