@@ -59,6 +59,8 @@ def _figures(data: BaseDataset) -> Iterator[str]:
     # Of a dataset behind a URL, all of them are fetched at a time.
     with pictures.fetched(numbers):
         for position, record in enumerate(records):
+            if record["width"] == 0:
+                continue  # it has no image
             width = int(record["width"])
             height = int(record["height"])
             size = _shown_size(width, height)

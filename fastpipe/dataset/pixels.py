@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import spans
-from fastpipe.dataset.format.pixel_form import PixelForm, count_forms
+from fastpipe.dataset.format.pixel_form import NO_FORM, PixelForm, count_forms
 from fastpipe.device.augment import Augment
 from fastpipe.errors import ConfigError, choice
 
@@ -59,6 +59,9 @@ class Pixels:
         if channels and bits:
             return PixelForm(channels, bits)
         form_counts = _count_forms_of(data)
+        form_counts.pop(NO_FORM, None)
+        if not form_counts:
+            return PixelForm(channels or 3, bits or 8)  # no sample has an image
         if channels is None:
             channels = _only_channels(form_counts, data)
         if bits is None:
@@ -100,7 +103,7 @@ def _only_channels(form_counts: Counter[PixelForm], data: BaseDataset) -> int:
 def _count_forms_of(data: BaseDataset) -> Counter[PixelForm]:
     """How many samples have which form. Records are read only where this is not known."""
     if data.content.samples is None or len(data.index.form_counts) == 1:
-        return data.index.form_counts
+        return Counter(data.index.form_counts)
     form_counts = Counter[PixelForm]()
     for ids in spans(len(data)):
         records = data.index.records_of(data.content.numbers(ids))

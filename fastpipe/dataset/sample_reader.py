@@ -174,9 +174,15 @@ class SampleReader:
     def _decode(self, plan: BatchPlan, position: int) -> NDArray[Any]:
         """(height, width, channels) of a sample; of several crops (K, height, width, channels)."""
         cropping = self._cropping
+        sample = int(plan.samples[position])
+        record = plan.records[position]
+        if record["width"] == 0:
+            raise ConfigError(
+                f"{self._content.index.name_of(sample)}: it has no image of its own. Choose its "
+                'fields: data.with_fields([...]) without "image"'
+            )
         if cropping is None:
-            sample = int(plan.samples[position])
-            image = self._pictures.decode(sample, plan.records[position])
+            image = self._pictures.decode(sample, record)
         else:
             part = plan.part(position, position + 1)
             rows = self._pictures.rows(part, cropping.size, exact=cropping.exact)

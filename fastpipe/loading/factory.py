@@ -11,7 +11,7 @@ import torch
 
 from fastpipe.arguments import refusing_unknown
 from fastpipe.dataset.dataset import Dataset
-from fastpipe.dataset.format.pixel_form import PixelForm
+from fastpipe.dataset.format.pixel_form import NO_FORM, PixelForm
 from fastpipe.dataset.opening import as_dataset
 from fastpipe.dataset.pixels import Pixels
 from fastpipe.dataset.saved import check_saved
@@ -21,7 +21,7 @@ from fastpipe.engine.engine import Engine
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
-from fastpipe.errors import ConfigError, choice, flag, positive, whole
+from fastpipe.errors import ConfigError, choice, flag, format_count, positive, whole
 from fastpipe.loading import notices
 from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
@@ -269,6 +269,8 @@ def loader(
     # The dataset, and what has to go together with it.
     dataset = as_dataset(data)
     _refuse_sample_format(dataset)
+    if with_images:
+        _refuse_without_images(dataset)
     form = pixels.form(dataset)
     parsed_epoch_size = _parse_epoch_size(epoch_size, dataset)
     recipe = recipe_with(content=dataset.content, epoch_size=parsed_epoch_size)
@@ -362,6 +364,22 @@ def _refuse_sample_format(dataset: Dataset) -> None:
             "not have it. Pass augment=, size=, crop=, channels= or fields= to fastpipe.loader; or "
             "use torch.utils.data.DataLoader(data)"
         )
+
+
+def _refuse_without_images(dataset: Dataset) -> None:
+    """Raises ConfigError if samples have no image, and batches should."""
+    if NO_FORM not in dataset.index.form_counts:
+        return
+    missing = int((dataset["width"] == 0).sum())
+    if not missing:
+        return
+    lists = [name for name, field in dataset.fields.items() if field.kind == "images"]
+    names = lists or list(dataset.fields) or ["label"]
+    raise ConfigError(
+        f"{dataset.path}: {format_count(missing, 'sample')} of {len(dataset):,} have no image of "
+        f'their own. Pass fields= without "image", such as fields={names[:2]}; or leave these '
+        "samples out: data.select(lambda columns: columns['width'] > 0)"
+    )
 
 
 def _parse_epoch_size(epoch_size: int | str | None, data: Dataset) -> int | str | None:

@@ -20,6 +20,7 @@ from fastpipe.dataset.format.sample_layout import (
     BEFORE_BYTES,
     FPC_MAGIC,
     before_picture,
+    note_header_at,
     picture_ending,
     sample_key,
 )
@@ -45,7 +46,7 @@ class UnpackedSample(NamedTuple):
         shard: position of its shard in the dataset.
         key: of the sample in the shard.
         label: of the sample.
-        picture: bytes of the JPEG or PNG.
+        picture: bytes of the JPEG or PNG; b"": it has none.
         others: the members of the sample behind the image, as in the shard.
         stored_bytes: size of the image in the shard.
     """
@@ -80,6 +81,8 @@ def _write_folders(
                 "makes none"
             ) from problem
     for sample in samples:
+        if not sample.picture:
+            continue  # it has fields only
         name = f"{sample.key}.{picture_ending(sample.picture)}"
         with open(folders[sample.label] / name, "xb", opener=no_link) as file:
             file.write(sample.picture)
@@ -174,7 +177,7 @@ def unpack(
         nonlocal num_images, image_bytes, stored_bytes
         for _, samples in ahead.map(_runs_of(index)):
             yield from samples
-            num_images += len(samples)
+            num_images += sum(bool(sample.picture) for sample in samples)
             image_bytes += sum(len(sample.picture) for sample in samples)
             stored_bytes += sum(sample.stored_bytes for sample in samples)
             on_progress(
@@ -258,16 +261,17 @@ def _unpack_sample(
     end = BEFORE_BYTES + int(record["size"])
     stored = data[BEFORE_BYTES:end]
     picture = stored
+    if record["width"] == 0:  # what is stored is the note
+        picture = b""
     try:
         if xxhash.xxh3_64_intdigest(stored) != record["xxh3_64"]:
             raise ValueError("the bytes have changed since they were packed")
-        if stored.startswith(FPC_MAGIC):
+        if picture.startswith(FPC_MAGIC):
             picture = jpeg_of(stored)
     except ValueError as problem:
         remedy = f"repair the dataset first: fastpipe verify {index.path} --repair SRC"
         raise index.sample_error(row, f"{problem}; {remedy}") from None
-    stored_bytes = tar.padded(len(stored), tar.BLOCK)
-    rest = data[BEFORE_BYTES + stored_bytes :]
+    rest = data[note_header_at(record) - offset :]
     others = rest[: _members_end(rest, key)]
     return UnpackedSample(
         shard_index, key, int(record["label"]), picture, others, len(stored)

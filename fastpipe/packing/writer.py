@@ -175,7 +175,7 @@ class Writer:
     def add(
         self,
         /,
-        image: object,
+        image: object = None,
         label: int | str | None = None,
         key: str | None = None,
         **fields: object,
@@ -187,7 +187,7 @@ class Writer:
             image: a path, the bytes of an image file, a PIL image, or (H, W) or (H, W, C) of uint8
                 or uint16, C channels: gray; gray and alpha; RGB; RGB and alpha. It keeps its exact
                 pixels, as with `pack`; a PIL image that a program has changed counts as one without
-                loss.
+                loss. None: the sample has fields only, such as a list of pictures or an array.
             label: a position in the list of classes, or a class name; None: the sample has no
                 label.
             key: names the sample, in the dataset and in messages; with keys an interrupted program

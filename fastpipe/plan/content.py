@@ -12,9 +12,12 @@ import numpy as np
 
 from fastpipe.arrays import Int64s, Records
 from fastpipe.dataset.format.index import Index
+from fastpipe.dataset.format.pixel_form import NO_FORM
 from fastpipe.plan.order import samples_per_chunk
 
 MAX_ROWS = 2**40  # of an epoch
+# Kinds of fields that may be larger than the image of a sample.
+_LARGE_KINDS = {"images", "array"}
 
 
 class ColumnReader(Protocol):
@@ -113,4 +116,10 @@ class Content:
         """The number of neighbours in the reading order that are read together."""
         if self.index.is_scattered:
             return 1
-        return samples_per_chunk(len(self.index), self.index.jpeg_bytes)
+        index = self.index
+        bytes_read = index.jpeg_bytes
+        kinds = {field.kind for field in index.fields.values()}
+        if index.packed and (kinds & _LARGE_KINDS or NO_FORM in index.form_counts):
+            # Most bytes of such samples may be those of their fields.
+            bytes_read += int(index.shard_sizes.sum()) - index.stored_bytes
+        return samples_per_chunk(len(index), bytes_read)

@@ -210,7 +210,7 @@ def test_a_list_has_a_limit(data: Path, copied: Any, monkeypatch: pytest.MonkeyP
 
 def test_a_preview_needs_images(data: Path, tmp_path: Path) -> None:
     with (
-        fastpipe.loader(data, 4, size=32, fields=["pages"]) as loader,
+        fastpipe.loader(data, 4, size=32, fields=["turns"]) as loader,
         pytest.raises(fastpipe.ConfigError, match='has fields without "image"'),
     ):
         fastpipe.preview(loader, tmp_path / "preview.png")

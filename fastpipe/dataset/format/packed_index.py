@@ -267,8 +267,7 @@ class PackedIndex(Index):
         blocks_across = (width + 7) // 8
         blocks_down = (height + 7) // 8
         most_blocks = 129 * records["size"].astype(np.int64)
-        has_pixels = (width > 0) & (height > 0)
-        is_possible = has_pixels & possible_forms(records)
+        is_possible = possible_forms(records)
         is_possible &= blocks_across * blocks_down <= most_blocks
         label = records["label"]
         is_possible &= label >= self.least_label

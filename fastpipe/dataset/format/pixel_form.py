@@ -27,6 +27,8 @@ class PixelForm(NamedTuple):
         return f"{self.channels} x {self.bits}"
 
 
+# Of samples without an image.
+NO_FORM = PixelForm(0, 0)
 _CHANNELS = (1, 3, 4)
 _BITS = (8, 16)
 FORMS = tuple(PixelForm(channels, bits) for channels in _CHANNELS for bits in _BITS)
@@ -38,8 +40,20 @@ for _form in FORMS:
 
 
 def possible_forms(records: Records) -> Bools:
-    """Whether records have one of FORMS, in their shape."""
-    return np.asarray(_IS_POSSIBLE[records["channels"], records["bits"]])
+    """Whether records have pixels in one of FORMS, or neither pixels nor a form; in their shape."""
+    has_pixels = has_images(records) & (records["height"] > 0)
+    has_form = _IS_POSSIBLE[records["channels"], records["bits"]]
+    # (..., 4)
+    numbers = np.stack(
+        [records[name] for name in ("width", "height", "channels", "bits")], axis=-1
+    )
+    has_nothing = (numbers == 0).all(axis=-1)
+    return np.asarray((has_pixels & has_form) | has_nothing)
+
+
+def has_images(records: Records) -> Bools:
+    """Whether samples have an image, in the shape of their records."""
+    return np.asarray(records["width"] > 0)
 
 
 def count_forms(records: Records) -> Counter[PixelForm]:
@@ -76,7 +90,7 @@ def read_forms(entries: Iterable[Any]) -> Counter[PixelForm]:
         bits = count(entry["bits"])
         form = PixelForm(channels, bits)
         forms[form] = count(entry["samples"])
-    is_possible = forms.keys() <= set(FORMS)
+    is_possible = forms.keys() <= {*FORMS, NO_FORM}
     if not is_possible:
         expected = ", ".join(str(form) for form in FORMS)
         got = ", ".join(str(form) for form in forms)

@@ -12,7 +12,8 @@ import xxhash
 from fastpipe.arrays import Uint64s
 from fastpipe.dataset.format import tar_writer as tar
 
-# A header and a block for KEY.cls (a label has at most 20 digits), and the header of the image.
+# A header and a block for KEY.cls (a label has at most 20 digits), and the header of the image; of a
+# sample without an image, that of KEY.json.
 BEFORE_BYTES = 3 * tar.BLOCK
 
 # The first entry of KEY.json, with the name of the class and the identity of the source's picture.
@@ -62,6 +63,15 @@ def sample_key(shard: int, start: int) -> str:
     return f"{shard:06d}-{start // tar.BLOCK:08d}"
 
 
+def note_header_at(record: np.void) -> int:
+    """Where the header of KEY.json begins in the shard of a sample with this index record."""
+    offset = int(record["offset"])
+    if record["width"] == 0:
+        # A sample without an image: its record is about KEY.json itself.
+        return offset - tar.BLOCK
+    return tar.padded(offset + int(record["size"]), tar.BLOCK)
+
+
 class Stored(NamedTuple):
     """The value of a field as a shard has it: an entry of KEY.json, or members, or neither."""
 
@@ -83,17 +93,19 @@ def picture_ending(data: bytes) -> str:
 
 
 def before_picture(key: str, label: int, picture: bytes) -> bytes:
-    """KEY.cls and the header of the image: BEFORE_BYTES bytes."""
+    """KEY.cls and the header of the image: BEFORE_BYTES bytes. Without an image, KEY.cls alone."""
     digits = str(label).encode()
     cls_header = tar.header(key + ".cls", len(digits))
     cls_padding = tar.padding(len(digits))
+    if not picture:
+        return cls_header + digits + cls_padding
     image_name = f"{key}.{picture_ending(picture)}"
     image_header = tar.header(image_name, len(picture))
     return cls_header + digits + cls_padding + image_header
 
 
 def after_picture(key: str, size_bytes: int, note: bytes) -> bytes:
-    """The padding of an image of this size, and KEY.json with the note."""
+    """The padding of an image of this size, 0 without one, and KEY.json with the note."""
     image_padding = tar.padding(size_bytes)
     note_header = tar.header(key + ".json", len(note))
     note_padding = tar.padding(len(note))

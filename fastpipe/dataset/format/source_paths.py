@@ -10,7 +10,11 @@ from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.dataset.format.fields import MAX_VALUE_BYTES
 from fastpipe.dataset.format.index import Index, ReadableShard
 from fastpipe.dataset.format.layout import shard_number
-from fastpipe.dataset.format.sample_layout import BEFORE_BYTES, sample_key
+from fastpipe.dataset.format.sample_layout import (
+    BEFORE_BYTES,
+    note_header_at,
+    sample_key,
+)
 from fastpipe.errors import DatasetError
 
 # So much of KEY.json is read together with its header. Most often it is all of it.
@@ -37,21 +41,23 @@ class SourcePaths:
             DatasetError: a shard or a note is damaged.
         """
         known_paths = self._index.paths_of(samples)
-        places = records[["shard", "offset", "size"]].tolist()
         paths = []
-        for known_path, (shard, offset, size) in zip(known_paths, places, strict=True):
+        for known_path, record in zip(known_paths, records, strict=True):
             if known_path is not None:
                 paths.append(known_path)
                 continue
-            note_offset = tar.padded(offset + size, tar.BLOCK)
-            paths.append(_path_in_note(self._open_shard(shard), offset, note_offset))
+            shard = self._open_shard(int(record["shard"]))
+            start = int(record["offset"]) - BEFORE_BYTES
+            paths.append(_path_in_note(shard, start, note_header_at(record)))
         return paths
 
 
-def _path_in_note(shard: ReadableShard, image_offset: int, note_offset: int) -> str:
-    """The path in the KEY.json whose header begins at a byte of the shard."""
+def _path_in_note(shard: ReadableShard, start: int, note_offset: int) -> str:
+    """The path in the KEY.json of the sample that begins at byte `start` of the shard; `note_offset`
+    is that of its header.
+    """
     name = str(shard.path).rpartition("/")[2]
-    key = sample_key(shard_number(name), image_offset - BEFORE_BYTES)
+    key = sample_key(shard_number(name), start)
     # A shard ends with more bytes than that, so this never reads beyond its end.
     data = shard.read(note_offset, tar.BLOCK + _NOTE_BYTES)
     header = data[: tar.BLOCK]

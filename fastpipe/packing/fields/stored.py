@@ -87,6 +87,11 @@ class FieldValues:
             return Stored(members=self._pictures(value))
         if kind not in SPATIAL_KINDS:
             return Stored(value)
+        if not self._packed.data:
+            raise ImageError(
+                f"a field of kind {kind} lies on the image of its sample, which has none; "
+                "expected an image"
+            )
         if kind == "image":
             return Stored(members=(self._second_picture(value),))
         if kind == "mask":

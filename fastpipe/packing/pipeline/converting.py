@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES
-from fastpipe.dataset.format.sample_layout import identity_of
+from fastpipe.dataset.format.sample_layout import identity_of, key_hash
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.packing.fields.bad_boxes import BoxChanges, BoxRule, settle_boxes
 from fastpipe.packing.fields.placement import Frame, size_in
@@ -30,7 +30,12 @@ from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Outcomes
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import STORED, Listing, Source
-from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
+from fastpipe.sources.picture.convert import (
+    WITHOUT_IMAGE,
+    EncodeOptions,
+    Packed,
+    convert,
+)
 from fastpipe.sources.picture.pillow import OpenedImage
 from fastpipe.sources.picture.probe import image_format
 from fastpipe.sources.source_bytes import (
@@ -168,7 +173,7 @@ def _read_image(root: SourcePath, source: Source) -> bytes:
 def convert_sample(
     sample: Source | Given,
     name: str,
-    read_image: Callable[[], bytes | OpenedImage],
+    read_image: Callable[[], bytes | OpenedImage | None],
     read_values: Callable[[Packed], tuple[Frame, Iterator[Any]]],
     encode: EncodeOptions,
     kinds: Mapping[str, str],
@@ -181,7 +186,7 @@ def convert_sample(
     Args:
         sample: the sample.
         name: of its image, for errors.
-        read_image: reads the bytes or pixels of the image.
+        read_image: reads the bytes or pixels of the image; None: the sample has none.
         read_values: gives the frame of the values, and the value of each field, for the packed
             picture.
         encode: options of the conversion.
@@ -200,9 +205,13 @@ def convert_sample(
         return f"{sample.size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
     try:
         data = read_image()
-        packed = convert(data, encode)
-        if identity is None:
-            identity = _identity(data)
+        if data is None:
+            packed = WITHOUT_IMAGE
+            identity = key_hash(readable(name))
+        else:
+            packed = convert(data, encode)
+            if identity is None:
+                identity = _identity(data)
         # The values come last, because they are placed on the packed picture.
         frame, remaining_values = read_values(packed)
         values = {}

@@ -46,7 +46,7 @@ class Given:
         name: its key.
         label: its label.
         size_bytes: of its image, as far as it is known.
-        image: path, bytes or pixels of the image.
+        image: path, bytes or pixels of the image; None: the sample has none.
         values: the value of each field. Masks and images are paths, bytes or pixels.
         problem: why it cannot be packed, if that is known already.
     """
@@ -54,11 +54,11 @@ class Given:
     name: str
     label: int
     size_bytes: int
-    image: str | bytes | OpenedImage
+    image: str | bytes | OpenedImage | None
     values: tuple[Any, ...]
     problem: str | None = None
 
-    def read_image(self) -> bytes | OpenedImage:
+    def read_image(self) -> bytes | OpenedImage | None:
         """The bytes or pixels of the image; errors as of `read_file`."""
         return read_file(self.image) if isinstance(self.image, str) else self.image
 
@@ -91,7 +91,7 @@ def parse_given(
     `classes` has the labels by the class names; None: the program has given no names.
     """
     try:
-        picture = _copy_picture("image", image)
+        picture = None if image is None else _copy_picture("image", image)
         field_values = tuple(
             _parse_value(field, kind, values.get(field))
             for field, kind in kinds.items()
@@ -204,7 +204,9 @@ def _parse_label(label: object, classes: Mapping[str, int] | None) -> int:
     return number
 
 
-def _size_of(picture: str | bytes | OpenedImage) -> int:
+def _size_of(picture: str | bytes | OpenedImage | None) -> int:
+    if picture is None:
+        return 0
     if isinstance(picture, bytes):
         return len(picture)
     if isinstance(picture, str):

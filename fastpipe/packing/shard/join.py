@@ -24,7 +24,7 @@ from fastpipe.dataset.format.layout import (
     SOURCES_FILE,
     version_folder,
 )
-from fastpipe.dataset.format.pixel_form import PixelForm, count_forms
+from fastpipe.dataset.format.pixel_form import PixelForm, count_forms, has_images
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.stored import VALUES, Column, columns
 from fastpipe.packing.shard.entry import SOURCES
@@ -117,7 +117,8 @@ class IndexWriter:
             # A shard counts its own tars from 0.
             records["shard"] += first_tar
             first_tar += len(shard.tars)
-            self.stored_bytes += int(records["size"].sum(dtype=np.int64))
+            sizes_of_images = records["size"][has_images(records)]
+            self.stored_bytes += int(sizes_of_images.sum(dtype=np.int64))
             values = [records[name].astype(np.int64) for name in _CONTENT_FIELDS]
             content = np.stack(values, axis=1)
             self.content.update(content.tobytes())

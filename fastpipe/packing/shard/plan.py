@@ -107,10 +107,10 @@ def plan_shards(
             if isinstance(outcome, str):
                 continue
             listed_bytes += listing.weight(source)
-            pieces, _ = encode_sample(
+            sample = encode_sample(
                 sample_key(0, 0), outcome, source.label, source.path, listing.kinds
             )
-            written_bytes += sum(len(piece) for piece in pieces)
+            written_bytes += sum(len(piece) for piece in sample.pieces)
             with suppress(ImageError):
                 # Such a sample is rejected when its shard is made.
                 agreement.admit(outcome.values)

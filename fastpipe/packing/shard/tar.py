@@ -16,6 +16,7 @@ from fastpipe.arrays import Records
 from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.dataset.format.fields import Field, image_format_of, member
 from fastpipe.dataset.format.layout import INDEX_DTYPE, shard_name
+from fastpipe.dataset.format.pixel_form import NO_FORM
 from fastpipe.dataset.format.sample_layout import (
     BEFORE_BYTES,
     OURS,
@@ -92,15 +93,25 @@ class ShardFile:
             self._syncing = None
 
 
+class EncodedSample(NamedTuple):
+    """The bytes of a sample in a shard.
+
+    Attributes:
+        pieces: its bytes, one behind the other.
+        described: what the index describes: the image, or the note of a sample without one.
+        offsets: for each field those of its members, from the sample's start. An offset is that of a
+            member's first byte, behind its tar header.
+    """
+
+    pieces: list[bytes]
+    described: bytes
+    offsets: list[list[int]]
+
+
 def encode_sample(
     key: str, packed: Packed, label: int, path: str, kinds: Mapping[str, str]
-) -> tuple[list[bytes], list[list[int]]]:
-    """The bytes of a sample in a shard, in pieces; and for each field the offsets of its members
-    from the sample's start.
-
-    An offset is that of a member's first byte, behind its tar header. `kinds` has the kind of each
-    field, by name.
-    """
+) -> EncodedSample:
+    """Encodes a sample. `kinds` has the kind of each field, by name."""
     ours = {} if packed.class_name is None else {"class": packed.class_name}
     note: dict[str, Any] = {
         OURS: {**ours, "identity": f"{packed.identity:016x}"},
@@ -130,7 +141,7 @@ def encode_sample(
             pieces += (header, data, padding)
             size_bytes += len(header) + len(data) + len(padding)
         offsets.append(offsets_of_field)
-    return pieces, offsets
+    return EncodedSample(pieces, packed.data or encoded_note, offsets)
 
 
 class Tar(NamedTuple):
@@ -164,7 +175,7 @@ class TarWriter:
     the time.
 
     A sample is KEY.cls (the label), the image (KEY.jpg, .fpc or .png), KEY.json (its note), the
-    members of its fields.
+    members of its fields. A sample without an image lacks that member.
     """
 
     def __init__(self, store: Store, number: int, kinds: Mapping[str, str]) -> None:
@@ -183,31 +194,32 @@ class TarWriter:
         """
         start = self.file.size_bytes
         # The key names the place of the sample in its shard.
-        pieces, offsets = encode_sample(
+        sample = encode_sample(
             sample_key(self._number, start), packed, label, path, self._kinds
         )
-        end = start + sum(len(piece) for piece in pieces)
+        end = start + sum(len(piece) for piece in sample.pieces)
         closed_bytes = end + len(tar.end(end))
         if self._records and closed_bytes > max_bytes:
             return None
 
-        for piece in pieces:
+        for piece in sample.pieces:
             self.file.write(piece)
+        form = read_form(packed.data) if packed.data else NO_FORM
         # As INDEX_DTYPE; the number of the shard is known only when the shards are joined.
         record = (
             0,
             start + BEFORE_BYTES,
-            len(packed.data),
+            len(sample.described),
             packed.width,
             packed.height,
-            *read_form(packed.data),
+            *form,
             label,
-            xxhash.xxh3_64_intdigest(packed.data),
+            xxhash.xxh3_64_intdigest(sample.described),
             packed.identity,
             key_hash(readable(path)),
         )
         self._records.append(record)
-        return [[start + offset for offset in of_field] for of_field in offsets]
+        return [[start + offset for offset in of_field] for of_field in sample.offsets]
 
     @property
     def records(self) -> Records:

@@ -119,6 +119,8 @@ class Packed:
     class_name: str | None = None
 
 
+WITHOUT_IMAGE = Packed(b"", 0, 0, None)  # of a sample that has fields only
+
 # The width and height of a picture and its EXIF orientation -> the orientation to turn it by.
 Turn = Callable[[tuple[int, int], int], int]
 

@@ -125,6 +125,8 @@ def inspect(
             picture = sheet or Path(f"{name}-sheet.png")
             check_new(picture, overwrite=overwrite)
         inspection = inspect_index(index)
+        if not inspection.images:
+            picture = None  # there is nothing to draw
         shuffle: ShuffleReport | None = None
         if compare_shuffle:
             shuffle = shuffle_report(index, batch_size=batch_size, seed=seed)
@@ -169,6 +171,10 @@ def inspect(
             show(out, shuffle_table(shuffle))
         if copies is not None:
             show(out, duplicates_table(copies))
+        if not inspection.images and not no_sheet:
+            out.print(
+                "no sheet: no sample has an image of its own; fastpipe preview draws lists of pictures"
+            )
         if picture is not None:
             line = f"{format_count(num_drawn, 'image')} drawn to {picture}"
             out.print(

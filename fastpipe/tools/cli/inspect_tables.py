@@ -48,10 +48,15 @@ def inspection_tables(inspection: Inspection, *, ascii_only: bool) -> Renderable
                 _class_table(f"{name}: {categories}", "boxes", boxes.categories)
             )
     bar = "#" if ascii_only else "█"
-    parts.append(_histogram("size in kB", inspection.bytes, 1e-3, bar))
-    parts.append(_histogram("width in pixels", inspection.width, 1, bar))
-    parts.append(_histogram("height in pixels", inspection.height, 1, bar))
-    parts.append(_histogram("megapixels", inspection.megapixels, 1, bar))
+    histograms = [
+        ("size in kB", inspection.bytes, 1e-3),
+        ("width in pixels", inspection.width, 1),
+        ("height in pixels", inspection.height, 1),
+        ("megapixels", inspection.megapixels, 1),
+    ]
+    for title, spread, unit in histograms:
+        if spread is not None:
+            parts.append(_histogram(title, spread, unit, bar))
     return Group(*parts)
 
 
@@ -66,6 +71,11 @@ def _head(inspection: Inspection) -> RenderableType:
         "samples",
         f"{inspection.samples:,} in {containers}, {inspection.size_bytes:,} bytes",
     )
+    if inspection.images < inspection.samples:
+        text = "none: the samples have fields only"
+        if inspection.images:
+            text = f"{inspection.images:,}; the other samples have fields only"
+        table.add_row("images", text)
     stored_as = "JPEG" if inspection.storage == "jpeg" else inspection.storage
     num_pngs = sum(inspection.counts.get("png", {}).values())
     if num_pngs:
@@ -75,6 +85,7 @@ def _head(inspection: Inspection) -> RenderableType:
     forms = [
         (PixelForm(form["channels"], form["bits"]), form["samples"])
         for form in inspection.forms
+        if form["channels"]
     ]
     if any(form != PixelForm() for form, _ in forms):
         texts = [f"{form}: {num_samples:,}" for form, num_samples in forms]

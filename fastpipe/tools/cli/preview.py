@@ -71,6 +71,7 @@ def preview(
     the same for your own loader.
     """
     # These import torch, which takes seconds.
+    from fastpipe.dataset.format.pixel_form import NO_FORM
     from fastpipe.dataset.opening import open
     from fastpipe.loading.factory import loader
     from fastpipe.plan.placed import Points
@@ -91,6 +92,14 @@ def preview(
             names = _parse_fields(dataset, shown_fields)
 
         loader_fields: list[Any] = ["image", "label"]
+        if NO_FORM in dataset.index.form_counts:
+            has_image = dataset["width"] > 0
+            if has_image.any():
+                dataset = dataset.select(has_image)
+            else:
+                # Its lists of pictures are drawn.
+                loader_fields = ["label"]
+                augmentation = None
         for name in names:
             if dataset.fields[name].kind == "keypoints":
                 # Without pairs to swap in mirrored images, a point keeps its colour.
@@ -108,9 +117,14 @@ def preview(
         ) as photo_loader:
             num_photos = draw(photo_loader, out_file, rows=rows, overwrite=True).photos
 
-        out.print(
-            f"{format_count(num_photos, 'photo')} drawn to {out_file}, each with {VARIANTS} variants"
-        )
+        if "image" in loader_fields:
+            out.print(
+                f"{format_count(num_photos, 'photo')} drawn to {out_file}, each with {VARIANTS} variants"
+            )
+        else:
+            out.print(
+                f"the pictures of {format_count(num_photos, 'sample')} drawn to {out_file}"
+            )
         if hidden:
             print_problem(
                 f"without {', '.join(hidden)}: the augmentation may move pixels, or mixes images"

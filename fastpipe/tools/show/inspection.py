@@ -27,7 +27,12 @@ from fastpipe.arrays import Float64s, Int64s, Uint8s
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.index import Index
-from fastpipe.dataset.format.pixel_form import PixelForm, describe_forms
+from fastpipe.dataset.format.pixel_form import (
+    NO_FORM,
+    PixelForm,
+    describe_forms,
+    has_images,
+)
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.engine.slots import SlotRing
@@ -97,6 +102,7 @@ class Inspection:
     packed: bool  # else its shards are files or tars where they lie
     fingerprint: str
     samples: int
+    images: int  # samples that have an image; the others have fields only
     shards: int
     size_bytes: int  # of all tar files
     class_counts: dict[str, int]
@@ -109,10 +115,11 @@ class Inspection:
     arrays: dict[str, ArrayForm]  # by the name of a field of arrays
     # Of packing or the scan: rejected, encoded anew, converted, ...
     counts: dict[str, Any]
-    bytes: Histogram
-    width: Histogram
-    height: Histogram
-    megapixels: Histogram
+    # Of the images; None: there are none.
+    bytes: Histogram | None
+    width: Histogram | None
+    height: Histogram | None
+    megapixels: Histogram | None
 
 
 def inspect(index: Index) -> Inspection:
@@ -120,6 +127,7 @@ def inspect(index: Index) -> Inspection:
     # Histograms of so many records do not change with more; the index may have a billion.
     step = max(1, -(-len(index) // _MAX_ROWS))
     records = index.records[::step]
+    records = records[has_images(records)]
     sizes = records["size"].astype(np.float64)
     width = records["width"].astype(np.float64)
     height = records["height"].astype(np.float64)
@@ -137,6 +145,7 @@ def inspect(index: Index) -> Inspection:
         packed=index.packed,
         fingerprint=index.fingerprint,
         samples=len(index),
+        images=len(index) - index.form_counts[NO_FORM],
         shards=len(index.shards),
         size_bytes=int(index.shard_sizes.sum()),
         class_counts=class_counts,
@@ -190,11 +199,13 @@ def _count_boxes_of(column: Any, field: Field, samples: Int64s) -> BoxCounts:
     return BoxCounts(len(samples), num_with_boxes, num_boxes, categories)
 
 
-def _histogram(values: Float64s) -> Histogram:
-    """Bins of equal width up to the 99th percentile.
+def _histogram(values: Float64s) -> Histogram | None:
+    """Bins of equal width up to the 99th percentile; None without values.
 
     The last bin takes all beyond, so that one giant does not hide the rest.
     """
+    if not len(values):
+        return None
     low = float(values.min())
     high = float(np.percentile(values, 99))
     bins = _BINS
@@ -255,15 +266,16 @@ def write_contact_sheet(
         # A crop would cut objects off.
         shown = f"whole, with {box_field.name}"
         crop = Letterbox(fill=BACKGROUND)
+    content = _with_images(index)
     recipe = Recipe(
-        batch_size=min(count, len(index)),
+        batch_size=min(count, len(content)),
         size=size,
         crop=crop,
         flip=parse_flip_probability(None, train=train),
         shuffle=True,
         drop_last=False,
         seed=seed,
-        content=Content.of(index),
+        content=content,
     )
     # The first batch of a loader, without torch.
     stats = Stats()
@@ -288,10 +300,19 @@ def write_contact_sheet(
             for caption, names in zip(captions, categories, strict=True)
         ]
     path = readable(index.path)
-    title = f"{path}: {len(captions)} of {len(index):,} images, {shown}"
+    title = f"{path}: {len(captions)} of {len(content):,} images, {shown}"
     sheet = contact_sheet(images, captions, title=[f"{title}, seed {seed}"])
     write_png(out, sheet)
     return len(captions), stats.replaced
+
+
+def _with_images(index: Index) -> Content:
+    """The samples that have an image, of which there is at least one."""
+    if NO_FORM not in index.form_counts:
+        return Content.of(index)
+    samples = np.flatnonzero(has_images(index.records)).astype(np.int64)
+    starts = np.array([0, len(samples)], dtype=np.int64)
+    return Content(index, samples, starts)
 
 
 def _with_boxes(

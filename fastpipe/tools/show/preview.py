@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -14,6 +14,7 @@ import torch
 
 from fastpipe.arguments import refusing_unknown
 from fastpipe.arrays import Int64s, Uint8s
+from fastpipe.dataset.format.fields import Field
 from fastpipe.device.augment import Augment
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
@@ -64,7 +65,8 @@ def preview(
 
     If the loader has fields, boxes with their labels, masks and points are drawn on the photo, and
     on each crop as the training loop gets them. Equal labels and ids have equal colours. Texts and
-    numbers stand below the row, cut to fit.
+    numbers stand below the row, cut to fit. A list of pictures has a row of its own, with its first
+    pictures as the training loop gets them.
 
     With several views, a row has each view of epoch 0 in place of the epochs. Yellow is the crop of
     the first view.
@@ -110,7 +112,9 @@ def preview(
             f"preview: it draws one crop of each photo, but {type(recipe.crop).__name__} has "
             f"{recipe.crop.rows}; pass a loader with another crop="
         )
-    if not loader.maker.with_images:
+    has_images = loader.maker.with_images
+    reader = loader.maker.fields
+    if not has_images and (reader is None or not reader.picture_lists):
         raise ConfigError(
             'preview: it draws the images of a loader, and this one has fields without "image"; pass '
             'a loader with fields=["image", ...]'
@@ -125,49 +129,105 @@ def preview(
     column_kind = "view" if has_views else "epoch"
     names = [f"{column_kind} {number}" for number in range(len(columns))]
     pixels = []
-    for column, augment in zip(columns, cycle(loader.augments), strict=False):
-        pixels.append(_pixels(column.images, augment))
+    if has_images:
+        for column, augment in zip(columns, cycle(loader.augments), strict=False):
+            pixels.append(_pixels(column.images, augment))
 
     plan = columns[0].plan
-    field_names = loader.maker.fields.names if loader.maker.fields else ()
-    fields = visible(data, field_names)
+    fields = visible(data, reader.names if reader else ())
+    cells_per_row = 2 + len(columns)
     cells: list[Pixels] = []
     captions: list[str] = []
     notes: list[list[str]] = []
-    # A row of the sheet: the photo with its fields, the photo with the crops, and each column.
-    for row, (marks, lines) in enumerate(of_samples(data, plan, fields)):
-        record = plan.records[row]
-        photo = _photo(loader, plan, row)
-        # Crops are in pixels of the stored picture, the photo has those of its cell.
-        scale = photo.shape[1] / record["width"]
-        crop_boxes = [column.plan.crops.boxes[row] * scale for column in columns]
-        cells.append(fitted(with_marks(photo, marks), SIZE))
-        with_crops = with_boxes(photo, np.stack(crop_boxes))
-        cells.append(fitted(with_crops, SIZE))
-        label = int(record["label"])
-        captions.append(loader.classes[label] if label >= 0 else "")
-        captions.append(f"{record['width']} x {record['height']}")
-        for name, column, images in zip(names, columns, pixels, strict=True):
-            crop_size = column.plan.crops.size_of_row(row)
-            moved_marks = marks_of_row(column.fields, row, fields, crop_size)
-            image = _shrunk(images[row])
-            cells.append(fitted(with_marks(image, moved_marks), SIZE))
-            caption = _caption(name, column.labels[row], data.classes)
-            captions.append(caption)
+
+    def add_row(
+        row_cells: Sequence[Pixels], row_captions: Sequence[str], lines: list[str]
+    ) -> None:
+        num_empty = cells_per_row - len(row_cells)
+        empty = fitted(np.empty((0, 0, 3), dtype=np.uint8), SIZE)
+        cells.extend([*row_cells, *[empty] * num_empty])
+        captions.extend([*row_captions, *[""] * num_empty])
         notes.append(lines)
 
-    title = _title(
-        str(data.path), len(ids), recipe.seed, names, has_fields=bool(fields)
-    )
+    # A sample has a row of the sheet with the photo with its fields, the photo with the crops, and
+    # each column; and one for each list of pictures. Its texts are below the last row.
+    for row, (marks, lines) in enumerate(of_samples(data, plan, fields)):
+        no_lines = [""] * len(lines)
+        rows_of_lists = _rows_of_lists(columns[0], row, fields, cells_per_row)
+        if has_images:
+            record = plan.records[row]
+            photo = _photo(loader, plan, row)
+            # Crops are in pixels of the stored picture, the photo has those of its cell.
+            scale = photo.shape[1] / record["width"]
+            crop_boxes = [column.plan.crops.boxes[row] * scale for column in columns]
+            with_crops = with_boxes(photo, np.stack(crop_boxes))
+            photo_cells = [
+                fitted(with_marks(photo, marks), SIZE),
+                fitted(with_crops, SIZE),
+            ]
+            label = int(record["label"])
+            class_name = loader.classes[label] if label >= 0 else ""
+            photo_captions = [class_name, f"{record['width']} x {record['height']}"]
+            for name, column, images in zip(names, columns, pixels, strict=True):
+                crop_size = column.plan.crops.size_of_row(row)
+                moved_marks = marks_of_row(column.fields, row, fields, crop_size)
+                image = _shrunk(images[row])
+                photo_cells.append(fitted(with_marks(image, moved_marks), SIZE))
+                caption = _caption(name, column.labels[row], data.classes)
+                photo_captions.append(caption)
+            add_row(photo_cells, photo_captions, no_lines if rows_of_lists else lines)
+        for number, (list_cells, list_captions) in enumerate(rows_of_lists, 1):
+            is_last = number == len(rows_of_lists)
+            add_row(list_cells, list_captions, lines if is_last else no_lines)
+
+    if has_images:
+        title = _title(
+            str(data.path), len(ids), recipe.seed, names, has_fields=bool(fields)
+        )
+    else:
+        samples = format_count(len(ids), "sample")
+        title = [
+            f"{readable(str(data.path))}: {samples}, seed {recipe.seed}",
+            "The pictures of each list, as the model sees them in epoch 0.",
+        ]
     sheet = contact_sheet(
         np.stack(cells),
         captions,
-        columns=2 + len(columns),
+        columns=cells_per_row,
         notes=notes,
         title=title,
     )
     write_png(Path(out), sheet)
     return Preview(Path(os.path.abspath(out)), len(ids))
+
+
+def _rows_of_lists(
+    seen: Seen, row: int, fields: Mapping[str, Field], most: int
+) -> list[tuple[list[Pixels], list[str]]]:
+    """For each list of pictures that a sample has, its first pictures as cells, with captions."""
+    from fastpipe.tools.show.sheet import fitted
+
+    rows = []
+    for name, field in fields.items():
+        if field.kind != "images":
+            continue
+        pictures = seen.fields[name]
+        offsets = seen.fields.get(f"{name}_offsets")
+        if offsets is None:
+            pictures = pictures[row]
+        else:
+            start, end = offsets[row : row + 2].tolist()
+            pictures = pictures[start:end]
+        cells = []
+        captions = []
+        for number, picture in enumerate(pictures[:most]):
+            height, width = picture.shape[-2:]
+            shown = _shrunk(_pixels(picture[None], None)[0])
+            cells.append(fitted(shown, SIZE))
+            captions.append(f"{name}[{number}] {width} x {height}")
+        # A sample without pictures has a row, too: its texts stand below it.
+        rows.append((cells, captions))
+    return rows
 
 
 def _title(
@@ -209,7 +269,8 @@ class Seen(NamedTuple):
     """Some samples in one view, on the CPU, as the training loop gets them."""
 
     plan: BatchPlan
-    images: Any  # a tensor, or a list of tensors with sizes of their own
+    # A tensor, or a list of tensors with sizes of their own; None: batches have no images.
+    images: Any
     labels: torch.Tensor
     fields: dict[str, Any]  # values by name; none if the loop gets (images, labels)
 
@@ -242,7 +303,8 @@ def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
     batch = transfer.hand_over(staged)
 
     views = []
-    for view, images in enumerate(staged.images):
+    for view, view_plan in enumerate(host_batch.plan.views):
+        images = staged.images[view] if staged.images else None
         values = {}
         if host_batch.fields is not None:
             for key, name in host_batch.fields.names.items():
@@ -251,7 +313,7 @@ def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
                 if host_batch.plan.other_views and host_batch.fields.by_view(name):
                     value = value[view]
                 values[name] = _on_cpu(value)
-        plan = replace(host_batch.plan.views[view], other_views=())
+        plan = replace(view_plan, other_views=())
         seen = Seen(plan, _on_cpu(images), staged.labels.cpu(), values)
         views.append(seen)
     return views

@@ -16,6 +16,7 @@ from fastpipe.arrays import Records
 from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.dataset.format.layout import INDEX_DTYPE
 from fastpipe.dataset.format.open_file import read_at
+from fastpipe.dataset.format.pixel_form import NO_FORM
 from fastpipe.dataset.format.sample_layout import read_names
 from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.errors import PackError
@@ -25,7 +26,8 @@ from fastpipe.tools.verify.shard_facts import ShardFacts, member_endings
 
 # Gets an offset and a size, and returns bytes of a shard.
 Read = Callable[[int, int], bytes]
-# Each sample has a label, an image and a note. Members of fields follow, which it may lack.
+# Each sample has a label, an image and a note. Members of fields follow, which it may lack. In a
+# sample without an image, the note stands for both.
 _FIXED_MEMBERS = 3
 
 
@@ -58,13 +60,23 @@ def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMemb
             members.append(SampleMember(ending, offset + tar.BLOCK, size))
         return bool(ending)
 
-    for endings in (("cls",), shard.pictures, ("json",)):
+    def read_required(endings: tuple[str, ...]) -> None:
         if not read_next(endings):
-            offset = members[-1].stop if members else start
-            names = " or .".join(endings)
-            raise ValueError(
-                f"expected the tar header of {key}.{names} at byte {offset}"
-            )
+            raise missing(endings)
+
+    def missing(endings: tuple[str, ...]) -> ValueError:
+        offset = members[-1].stop if members else start
+        names = " or .".join(endings)
+        return ValueError(f"expected the tar header of {key}.{names} at byte {offset}")
+
+    read_required(("cls",))
+    if read_next(shard.pictures):
+        read_required(("json",))
+    elif read_next(("json",)):
+        # A sample without an image: the note stands in its place, as in the index.
+        members.append(members[-1])
+    else:
+        raise missing(shard.pictures)
     # A sample need not have all fields, and of a list of pictures any number.
     for field in shard.members:
         number = 0
@@ -164,8 +176,11 @@ def record_of(
     Raises:
         ValueError, RecursionError: a member is damaged.
     """
-    width, height = size_of(picture)
-    channels, bits = read_form(picture)
+    if picture == note:
+        width, height, channels, bits = 0, 0, *NO_FORM
+    else:
+        width, height = size_of(picture)
+        channels, bits = read_form(picture)
     identity, key = read_names(note)
     return (
         shard.number,
@@ -326,12 +341,13 @@ def _check_sample(
 
     picture_offset = members[1].offset
     label, picture, note = _read_fixed_members(members, read)
+    content = "note" if picture == note else "image"
     # The hash comes first: an image with other bytes may still decode, to other pixels.
     digest = xxhash.xxh3_64_intdigest(picture)
     expected_digest = int(record["xxh3_64"])
     if digest != expected_digest:
         damage = new_damage(
-            "the image has changed since it was packed: hash",
+            f"the {content} has changed since it was packed: hash",
             f"{expected_digest:016x}",
             f"{digest:016x}",
             offset=picture_offset,
@@ -340,7 +356,7 @@ def _check_sample(
 
     # The image has the bytes that the index expects, so a flaw in it is damage in any case. Label
     # and note have no hash of their own: the record that they give is compared below.
-    problem_words = flaw(picture)
+    problem_words = None if picture == note else flaw(picture)
     if problem_words is None:
         try:
             actual_record = record_of(

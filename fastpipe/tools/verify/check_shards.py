@@ -26,6 +26,7 @@ from fastpipe.dataset.format.pixel_form import (
     PixelForm,
     count_forms,
     describe_forms,
+    has_images,
     possible_forms,
 )
 from fastpipe.dataset.format.sample_layout import BEFORE_BYTES
@@ -86,7 +87,8 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
     for start in range(0, len(index), _CHUNK_ROWS):
         end = start + _CHUNK_ROWS
         records = np.array(index.records[start:end])
-        stored_bytes += int(records["size"].sum(dtype=np.int64))
+        sizes_of_images = records["size"][has_images(records)]
+        stored_bytes += int(sizes_of_images.sum(dtype=np.int64))
         forms += count_forms(records)
         labels = records["label"]
         # Impossible labels are reported with their shards. Samples without a label have -1.
@@ -133,9 +135,8 @@ def find_impossible(records: Records, shard: ShardFacts, index: IndexPart) -> Bo
     is_apart = np.ones(len(records), dtype=np.bool_)
     first_bytes = offset - BEFORE_BYTES  # of KEY.cls
     is_apart[1:] = first_bytes[1:] >= end[:-1]
-    has_pixels = (records["width"] > 0) & (records["height"] > 0)
     has_bytes = records["size"] > 0
-    is_picture = has_pixels & has_bytes & possible_forms(records)
+    is_picture = has_bytes & possible_forms(records)
     label = records["label"]
     has_label = (label >= index.least_label) & (label < index.classes)
     is_of_shard = records["shard"] == shard.number
