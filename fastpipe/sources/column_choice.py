@@ -29,7 +29,7 @@ class ColumnChoice(NamedTuple):
     """What is read of a table.
 
     Attributes:
-        image: the column with images or their paths.
+        image: the column with images or their paths; "": samples have no image.
         label: the column with labels; None: there are none.
         fields: of the samples.
         has_paths: images are paths; else bytes.
@@ -44,7 +44,7 @@ class ColumnChoice(NamedTuple):
 
     def columns_to_read(self) -> list[str]:
         """Names of the columns that a sample is made of; its label is known before."""
-        columns = [self.image]
+        columns = [self.image] if self.image else []
         for field in self.fields:
             columns += field.columns or [field.column]
         return list(dict.fromkeys(columns))
@@ -59,6 +59,8 @@ def choose_columns(
     further: str = "",
     are_flags: Callable[[str], bool] = lambda _: True,
     hint: str = "",
+    *,
+    needs_image: bool = True,
 ) -> ColumnChoice:
     """Finds the columns that are asked for, or that are certain.
 
@@ -71,6 +73,7 @@ def choose_columns(
         further: ending of columns with further images; their fields have names without it.
         are_flags: whether a column has 0 and 1, or -1 and 1; a pattern names only such columns.
         hint: what else to do if there is no column with images.
+        needs_image: False: samples have no image where no column may hold it.
 
     Raises:
         PackError: a column is missing, or the user has to choose.
@@ -87,7 +90,10 @@ def choose_columns(
             if wish.kind == "array":
                 arrays.update(wished_columns)
         candidates = [column for column in images if column not in arrays]
-        image = _only_image_column(table, columns, candidates, further, hint)
+        if candidates or needs_image:
+            image = _only_image_column(table, columns, candidates, further, hint)
+        else:
+            image = ""
 
     label = options.label_column
     # A column that alone makes a field is no label, unless the user says so.

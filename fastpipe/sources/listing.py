@@ -22,6 +22,9 @@ from fastpipe.sources.notes import Note, Notes
 SHOWN = "shown"
 STORED = "stored"
 
+# `Source.file` of a sample that has fields only.
+NO_IMAGE_FILE = ""
+
 ByteRange = tuple[int, int]  # offset and size in bytes, in a tar
 # The members with the value of a field: none, one, or several of a list of pictures.
 Members = tuple[ByteRange, ...]
@@ -74,6 +77,11 @@ class Source(NamedTuple):
     note: Note | None = None
     identity: int | None = None
     origin_bytes: int = 0
+
+    @property
+    def has_image(self) -> bool:
+        """Whether the sample has an image of its own; else it has fields only."""
+        return self.file != NO_IMAGE_FILE
 
     @property
     def file_path(self) -> str:

@@ -163,7 +163,9 @@ def _default_frame(listing: Listing, options: PackOptions) -> Frame:
     return Frame(listing.coordinates, listing.coordinates == STORED)
 
 
-def _read_image(root: SourcePath, source: Source) -> bytes:
+def _read_image(root: SourcePath, source: Source) -> bytes | None:
+    if not source.has_image:
+        return None
     if source.size_bytes > LARGE_BYTES:
         # A film among the photos is refused without reading all of it.
         image_format(read_source(root, source, START_BYTES))
@@ -207,7 +209,8 @@ def convert_sample(
         data = read_image()
         if data is None:
             packed = WITHOUT_IMAGE
-            identity = key_hash(readable(name))
+            sample_path = sample.path if isinstance(sample, Source) else sample.name
+            identity = key_hash(readable(sample_path))
         else:
             packed = convert(data, encode)
             if identity is None:

@@ -70,8 +70,12 @@ def read_table_rows(
                     first_row += batch.num_rows
 
 
-def read_image_of_row(row: Row) -> bytes:
-    """The bytes of a row's image. ImageError: there are none, or they are no image."""
+def read_image_of_row(row: Row) -> bytes | None:
+    """The bytes of a row's image; None: its table has none. ImageError: the row has none, or they
+    are no image.
+    """
+    if not row.cells.has_images:
+        return None
     if row.cells.sizes[row.row_index] > LARGE_BYTES:
         # A film among the photos is refused without copying it.
         image_format(row.cells.image_start(row.row_index, START_BYTES))
@@ -115,7 +119,7 @@ def _read_pictures(value: Any) -> list[bytes]:
         if not isinstance(data, bytes):
             raise ImageError(
                 f"picture {number}: expected the bytes of an image, got {type(data).__name__}; write "
-                "the table with the images in it, for example with Dataset.to_parquet"
+                "the table with the images in it, for example with Dataset.save_to_disk"
             )
         pictures.append(data)
     return pictures

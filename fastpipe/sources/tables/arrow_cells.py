@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.tables.arrow_columns import type_name
@@ -17,13 +19,23 @@ class Cells:
     """Rows that follow one another, as columns.
 
     Attributes:
-        sizes: the bytes of each image, 0 where there is none.
+        has_images: whether samples have an image; else they have fields only.
+        sizes: the bytes of each image, 0 where there is none; of samples without an image, those of
+            the pictures in their lists.
     """
 
     def __init__(self, batch: pa.RecordBatch, columns: ColumnChoice) -> None:
-        self._images, self._paths = _images_and_paths(batch.column(columns.image))
-        sizes = pc.binary_length(self._images)
-        self.sizes: list[int] = pc.fill_null(sizes, 0).to_pylist()
+        self.has_images = bool(columns.image)
+        self.sizes: list[int]
+        if self.has_images:
+            self._images, self._paths = _images_and_paths(batch.column(columns.image))
+            self.sizes = _byte_lengths(self._images).tolist()
+        else:
+            totals = np.zeros(batch.num_rows, dtype=np.int64)
+            for field in columns.fields:
+                if field.kind == "images":
+                    totals += _list_bytes(plain_column(batch.column(field.column)))
+            self.sizes = totals.tolist()
         # A field has a column, or a list of columns with a class each.
         self._fields: list[pa.Array | list[pa.Array]] = []
         for field in columns.fields:
@@ -62,6 +74,22 @@ class Cells:
         if isinstance(cells, list):
             return [column[at].as_py() for column in cells]
         return cells[at].as_py()
+
+
+def _byte_lengths(images: pa.Array) -> Int64s:
+    """(rows,) the bytes of each image, 0 where there is none."""
+    lengths = pc.fill_null(pc.binary_length(images), 0)
+    return np.asarray(lengths.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _list_bytes(column: pa.Array) -> Int64s:
+    """(rows,) the bytes of all pictures in each list."""
+    counts = pc.fill_null(pc.list_value_length(column), 0)
+    ends = np.cumsum(counts.to_numpy(zero_copy_only=False))
+    images, _ = _images_and_paths(pc.list_flatten(column))
+    bytes_before = np.concatenate([[0], np.cumsum(_byte_lengths(images))])
+    starts = np.concatenate([[0], ends[:-1]])
+    return np.asarray(bytes_before[ends] - bytes_before[starts], dtype=np.int64)
 
 
 def _images_and_paths(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:

@@ -69,18 +69,18 @@ def choose_table_columns(
         _image_columns(type_names, features, options),
         kind_of=lambda column: _field_kind_of_column(schema, features, file, column),
         are_flags=lambda column: type_names[column] in ("int", "bool", "float"),
+        needs_image=not any(_has_picture_lists(column.type) for column in schema),
     )
 
     def check(column: str, allowed: Collection[str], expected: str) -> None:
         if type_names[column] not in allowed:
             raise _wrong_type(schema, file, column, expected)
 
-    check(
-        choice.image,
-        ("text", "bytes", "file"),
-        "images, as bytes, a struct of bytes and path, or paths",
-    )
-    has_paths = type_names[choice.image] == "text"
+    has_paths = False
+    if choice.image:
+        expected_images = "images, as bytes, a struct of bytes and path, or paths"
+        check(choice.image, ("text", "bytes", "file"), expected_images)
+        has_paths = type_names[choice.image] == "text"
     label = choice.label
     classes = None
     if label is not None:
@@ -255,6 +255,8 @@ def _field_kind(data_type: pa.DataType, feature: Any) -> str | None:
     """The kind of field for the values of a column; None if no field can hold them."""
     if _is_feature(feature, "Image"):
         return "image"
+    if _has_picture_lists(data_type):
+        return "images"
     name = type_name(data_type)
     if name == "list":
         item_name = type_name(storage_type(data_type).value_type)
@@ -267,6 +269,12 @@ def _field_kind(data_type: pa.DataType, feature: Any) -> str | None:
     if _is_json(data_type):
         return "json"
     return None
+
+
+def _has_picture_lists(data_type: pa.DataType) -> bool:
+    """Whether the values are lists of pictures, as Hugging Face's List(Image) is stored."""
+    data_type = storage_type(data_type)
+    return type_name(data_type) == "list" and type_name(data_type.value_type) == "file"
 
 
 def _is_json(data_type: pa.DataType) -> bool:

@@ -53,9 +53,10 @@ class _Vector(NamedTuple):
 # The type of one value is a _Vector or one of these texts:
 #   none, text, int, float, boxes (an object of object detection), json (any other value);
 #   of texts also _RUNS; of those in a CSV file also padded (007), whole (7.0), -1 and -1.0;
-#   of lists also _EMPTY and _BOX_LIST.
+#   of lists also _EMPTY, _BOX_LIST and _NAME_LIST.
 _EMPTY = "empty list"
 _BOX_LIST = "list of lists of four numbers"
+_NAME_LIST = "list of names of pictures"
 _RUNS = "run lengths of a mask"
 # Types that matter only to labels -> the types that fields know.
 _FIELD_TYPES: dict[Any, str] = {
@@ -64,6 +65,7 @@ _FIELD_TYPES: dict[Any, str] = {
     "-1": "int",
     "-1.0": "float",
     _BOX_LIST: "json",
+    _NAME_LIST: "json",
     _RUNS: "text",
 }
 _NUMBER_TYPES = frozenset(("int", "whole", "float", "padded", *NO_LABELS))
@@ -180,7 +182,7 @@ class ColumnSummary:
     def are_lists(self) -> bool:
         """Whether there are lists or objects among the values, or lists as Python writes them."""
         for value_type in self._types:
-            is_list = value_type in (_EMPTY, _BOX_LIST, "json")
+            is_list = value_type in (_EMPTY, _BOX_LIST, _NAME_LIST, "json")
             if is_list or isinstance(value_type, _Vector):
                 return True
         # Python's lists have single quotes, so they are no JSON: ['cat', 'dog'].
@@ -190,6 +192,22 @@ class ColumnSummary:
     def are_pictures(self) -> bool:
         """Whether the values are called like files of pictures, as far as values are kept."""
         return bool(self.first) and all(map(is_picture, self.first))
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether values are missing."""
+        return "none" in self._types
+
+    @property
+    def are_path_lists(self) -> bool:
+        """Whether all values are lists of names of pictures, such names, empty or missing; and some
+        are lists.
+        """
+        has_lists = _NAME_LIST in self._types
+        names = {_NAME_LIST, _EMPTY, "none"}
+        if self.are_pictures:
+            names.add("text")
+        return has_lists and self._types.keys() <= names
 
     @property
     def are_boxes(self) -> bool:
@@ -305,9 +323,15 @@ def _type_of(value: object) -> Any:
         return _EMPTY
     if _are_boxes(value):
         return _BOX_LIST
+    if isinstance(value, list) and all(_is_picture_name(entry) for entry in value):
+        return _NAME_LIST
     if isinstance(value, Mapping) and _is_detection(value):
         return "boxes"
     return "json"
+
+
+def _is_picture_name(value: object) -> bool:
+    return isinstance(value, str) and is_picture(value)
 
 
 def _type_of_text(text: str) -> Any:

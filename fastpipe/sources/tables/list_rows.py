@@ -17,7 +17,13 @@ from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.placed import FilePlaces, find_places
 from fastpipe.sources.files import SourcePath, not_a_folder, state_or_problem
-from fastpipe.sources.listing import Assumption, Listing, Source, SourceField
+from fastpipe.sources.listing import (
+    NO_IMAGE_FILE,
+    Assumption,
+    Listing,
+    Source,
+    SourceField,
+)
 from fastpipe.sources.notes import Note, Notes
 from fastpipe.sources.options import KEEP, SourceOptions
 from fastpipe.sources.path_labels import (
@@ -36,6 +42,7 @@ from fastpipe.sources.tables.unlisted import (
 )
 from fastpipe.sources.tables.written_names import WrittenNames
 
+_NO_FILE = FileState(0, 0, 0)
 _MAX_REPEATED = 100_000  # images in several rows that are counted
 # Rows are listed in batches: they hold their values, so few should wait; but the files behind a URL
 # are looked up many at a time.
@@ -260,7 +267,7 @@ class _RowLister:
         for row in rows:
             if row.is_of_another:
                 continue
-            for path in (row.path, *map(row.values.get, self._file_fields)):
+            for path in (row.path, *self._paths_of_fields(row)):
                 if is_name(path):
                     wanted[relative_path(path, self._root)] = None
 
@@ -278,6 +285,14 @@ class _RowLister:
         for path in paths:
             if self._states[path] == self._no_file:
                 self._find_written(path)
+
+    def _paths_of_fields(self, row: Row) -> Iterator[str]:
+        """The paths of files in the values of a row."""
+        for name in self._file_fields:
+            value = row.values.get(name)
+            for path in value if isinstance(value, list) else [value]:
+                if is_name(path):
+                    yield path
 
     def _describe_absent(self, path: str) -> str:
         if scheme_of(path):
@@ -312,12 +327,14 @@ class _RowLister:
         try:
             if row.problem is not None:
                 raise ValueError(row.problem)
-            if not path:
+            if not path and row.has_image:
                 raise ValueError(
                     f"expected the path of an image, got {row.path[:60]!r}"
                 )
-            state = self._state(path)
-            self.has_files = True
+            state = _NO_FILE
+            if row.has_image:
+                state = self._state(path)
+                self.has_files = True
             written_label = row.label
             if self._label_pattern is not None:
                 written_label = self._class_in(self._actual_paths.get(path, path))
@@ -335,6 +352,19 @@ class _RowLister:
             name = self._unique_name(path or row.where)
             return Source(name, NO_LABEL, 0, 0, 0, problem)
 
+        if not row.has_image:
+            self.has_files = True
+            name = self._unique_name(row.where)
+            size_bytes = self._size_of_files(row)
+            return Source(
+                name,
+                label,
+                size_bytes,
+                0,
+                fields_ctime_ns,
+                file=NO_IMAGE_FILE,
+                note=note,
+            )
         path = self._actual_paths.get(path, path)
         name = self._unique_name(path)
         file = None
@@ -351,6 +381,13 @@ class _RowLister:
             file=file,
             note=note,
         )
+
+    def _size_of_files(self, row: Row) -> int:
+        """The size of the files that the fields of a row name."""
+        total = 0
+        for path in self._paths_of_fields(row):
+            total += self._state(relative_path(path, self._root)).size_bytes
+        return total
 
     def _class_in(self, path: str) -> str:
         """The class in the path of an image. ValueError: it has none."""

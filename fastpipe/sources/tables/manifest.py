@@ -35,6 +35,10 @@ from fastpipe.sources.tables.manifest_columns import (
     scan_columns,
 )
 from fastpipe.sources.tables.manifest_reader import METADATA, choose_reader
+from fastpipe.sources.tables.picture_lists import (
+    find_picture_column,
+    with_picture_lists,
+)
 from fastpipe.sources.tables.rows import Row, rows_of
 from fastpipe.sources.tables.run_order import settle_run_order
 from fastpipe.sources.tables.split_column import (
@@ -90,26 +94,30 @@ def list_manifest(
     if boxes is not None and BOXES not in manifest.summaries:
         # --field can name the boxes as if they were a column.
         column_names.append(BOXES)
-    images = name_image_columns(manifest)
+    pictures = find_picture_column(manifest) if boxes is None else None
+    images = name_image_columns(manifest) if pictures is None else [pictures]
     if not images and not is_metadata and options.image_column is None:
         images = columns_of_pictures(manifest)
         for column in images:
             text = f"images: column {column!r} has names of pictures"
             assumed.append(Assumption(text, f"--image-column {column}"))
     columns = choose_manifest_columns(manifest, column_names, images)
-    if not has_splits:
+    if pictures is not None:
+        columns, assumed_of_pictures = with_picture_lists(columns, manifest)
+        assumed += assumed_of_pictures
+    elif not has_splits:
         split = _find_split_of_paths(manifest, columns.image, is_alone)
 
     if options.first_label is not None:
         _check_first_label(manifest, columns.label, has_boxes=boxes is not None)
     run_field = None
-    if boxes is None:
+    if boxes is None and pictures is None:
         run_field = find_run_field(manifest.summaries, columns, options)
     if boxes is not None:
         images_of_rows = gather_boxes(manifest, columns, boxes, split)
     elif run_field is not None:
         images_of_rows = gather_masks(manifest, field_values, columns, run_field, split)
-    elif captions := caption_fields(manifest, columns):
+    elif pictures is None and (captions := caption_fields(manifest, columns)):
         images_of_rows = gather_captions(
             manifest, field_values, columns, captions, split
         )
@@ -143,7 +151,7 @@ def list_manifest(
         )
     if is_alone and options.image_root is None:
         _refuse_images_elsewhere(path, listing, options)
-    if _lists_paths_alone(manifest, columns):
+    if pictures is None and _lists_paths_alone(manifest, columns):
         listing = add_assumptions(listing, _folders_as_classes(listing))
 
     # Another table may have the numbers that the classes have in training. A split of this table

@@ -9,6 +9,7 @@ from fastpipe.errors import ImageError
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.field_values import field_value
 from fastpipe.sources.tables.column_kinds import NO_LABELS
+from fastpipe.sources.tables.conversations import describe_miscount
 from fastpipe.sources.tables.row_paths import describe_wrong_path
 from fastpipe.sources.tables.split_column import SplitColumn
 
@@ -25,6 +26,7 @@ class Row(NamedTuple):
     size: tuple[int, int] | None = None  # width and height, if the source has them
     # Whether the row is of another split. Its label counts, as all splits have the same classes.
     is_of_another: bool = False
+    has_image: bool = True  # else the sample has fields only, and no path
 
 
 class Rows:
@@ -60,8 +62,11 @@ def rows_of(
         split: the split that is packed; None for all rows.
     """
     for row in rows:
-        path: Any = row.values.get(columns.image)
-        problem = row.problem or describe_wrong_path(columns.image, path)
+        path: Any = ""
+        problem = row.problem
+        if columns.image and problem is None:
+            path = row.values.get(columns.image)
+            problem = describe_wrong_path(columns.image, path)
         if problem is not None:
             yield Row(row.where, problem=problem)
             continue
@@ -82,7 +87,10 @@ def rows_of(
                 values[field.name] = field_value(value, field, typed=typed)
             except ImageError as error:
                 problem = f"field {field.name}: {error}"
-        yield Row(row.where, values, problem, path, label)
+        if not columns.image and problem is None:
+            problem = describe_miscount(values, columns.fields[0].name)
+        has_image = bool(columns.image)
+        yield Row(row.where, values, problem, path, label, has_image=has_image)
 
 
 def _read_label(value: Any, typed: bool, numbered: bool) -> Any:
