@@ -56,10 +56,12 @@ if TYPE_CHECKING:
     from fastpipe.plan.crops import RandomResizedCrop as RandomResizedCrop
     from fastpipe.plan.crops import Resize as Resize
     from fastpipe.plan.crops import TenCrop as TenCrop
+    from fastpipe.plan.native import Native as Native
     from fastpipe.plan.picture_lists import Images as Images
     from fastpipe.plan.placed import Boxes as Boxes
     from fastpipe.plan.placed import Points as Points
     from fastpipe.plan.texts import Text as Text
+    from fastpipe.tools.encode import encode as encode
     from fastpipe.tools.show.duplicates import duplicates as duplicates
     from fastpipe.tools.show.preview import preview as preview
 
@@ -98,6 +100,7 @@ _NAMES = {
     "plan.texts": "Text",
     "dataset.dataset": "Dataset",
     "dataset.opening": "concat mix open",
+    "tools.encode": "encode",
     "tools.show.duplicates": "duplicates",
     "tools.show.preview": "preview",
 }

@@ -37,6 +37,7 @@ GUIDES = [
     "from-huggingface",
     "from-torchvision",
     "from-webdataset",
+    "latents",
     "multi-label",
     "notebooks",
     "operations",
@@ -48,6 +49,7 @@ GUIDES = [
     "stopping",
     "subset",
     "transforms",
+    "vision-language",
 ]
 # Their programs begin in the middle: with a loader, a network, a batch.
 OTHERS = [

@@ -50,6 +50,7 @@ PUBLIC = {
     "concat",
     "diagnose",
     "duplicates",
+    "encode",
     "loader",
     "mix",
     "monitor",
@@ -72,7 +73,7 @@ facts = {"torch": sorted({"numpy", "torch"} & sys.modules.keys())}
 
 import numpy, torch
 before = threads()
-for name in set(fastpipe.__all__) - {"Writer", "add", "pack", "remove"}:  # these need OpenCV and Pillow
+for name in set(fastpipe.__all__) - {"Writer", "add", "encode", "pack", "remove"}:  # these need OpenCV and Pillow
     getattr(fastpipe, name)
 facts["threads"] = threads() - before
 heavy = {"cv2", "huggingface_hub", "kornia", "obstore", "pandas", "PIL", "prometheus_client", "pyarrow", "ray", "rich"}

@@ -58,6 +58,17 @@ class Given:
     values: tuple[Any, ...]
     problem: str | None = None
 
+    @property
+    def total_bytes(self) -> int:
+        """The size of its image and of the values of its fields, as far as it is known."""
+        total = self.size_bytes
+        for value in self.values:
+            parts = value if isinstance(value, list) else [value]
+            for part in parts:
+                if isinstance(part, (bytes, OpenedImage)):
+                    total += _size_of(part)
+        return total
+
     def read_image(self) -> bytes | OpenedImage | None:
         """The bytes or pixels of the image; errors as of `read_file`."""
         return read_file(self.image) if isinstance(self.image, str) else self.image

@@ -1,0 +1,174 @@
+"""A model over a dataset, once -> a dataset of what it gives: latents, embeddings, a teacher's outputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from fastpipe.arguments import by_single_name, refuse
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.fields import SAMPLE_FIELDS
+from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.opening import as_dataset
+from fastpipe.errors import ConfigError
+from fastpipe.loading.factory import loader as make_loader
+from fastpipe.packing.writer import Writer
+
+# Kinds of fields whose values do not depend on the image. They go to the new dataset, too.
+_KEPT_KINDS = ("int", "floats", "classes", "text", "json", "bytes", "array")
+# Options of the loader that encode() itself decides on.
+_INSTEAD = by_single_name(
+    {
+        "train shuffle drop_last sampler epoch_size": "it encodes each sample once, in order",
+        "fields views": "it gives the model the images, one view of each; the fields that do not "
+        "lie on the image are kept",
+    }
+)
+
+
+def encode(
+    data: str | os.PathLike[str] | Dataset,
+    model: Callable[[Any], torch.Tensor],
+    out: str | os.PathLike[str],
+    *,
+    field: str = "latent",
+    batch_size: int = 64,
+    rank: int = 0,
+    world_size: int = 1,
+    **options: Any,
+) -> Dataset:
+    """Runs a model over all images of a dataset, and writes a dataset of its outputs.
+
+    The new dataset has no images. Each sample has the output as a field of kind "array", and the
+    source path, the label and the fields of the old sample that do not lie on the image: numbers,
+    classes, texts, JSON and arrays.
+
+    If the program is interrupted, call it again with the same arguments: samples in finished shards
+    are not encoded again.
+
+    Args:
+        data: as of `fastpipe.loader`.
+        model: called with the images of a batch, as a loader gives them; returns a tensor (N, ...)
+            of their outputs. It runs without gradients.
+        out: the new dataset, a new or empty folder. With several ranks each writes a part of its own
+            in it: OUT/0-of-8, OUT/1-of-8, ...
+        field: name of the field.
+        batch_size: images in a batch.
+        rank, world_size: number of this process, and number of processes that share the work. Each
+            encodes one stretch of the samples.
+        **options: of `fastpipe.loader`, such as size=, crop=, augment=, device=, num_workers=;
+            crops are those of evaluation unless crop= says something else.
+
+    Returns:
+        The new dataset; with several ranks the part of this one. Join the parts when all have ended:
+        fastpipe.concat("OUT/0-of-2", "OUT/1-of-2").
+
+    Raises:
+        ConfigError: an argument is wrong, or the model returns something else.
+        PackError: the folder holds another dataset, or the disk refuses.
+
+    Example:
+        >>> average = lambda images: images.float().mean(dim=(2, 3))
+        >>> colours = fastpipe.encode("data/train", average, "data/colours", field="colour", size=32)
+        >>> batch = next(iter(fastpipe.loader(colours, batch_size=8, fields=["colour", "label"])))
+        >>> batch["colour"].shape
+        torch.Size([8, 3])
+    """
+    refuse("fastpipe.encode", sorted(options.keys() & _INSTEAD.keys()), (), _INSTEAD)
+    if not callable(model):
+        raise ConfigError(f"model: expected a function or a module, got {model!r}")
+    if not 0 <= rank < world_size:
+        raise ConfigError(f"rank: expected 0 to {world_size - 1}, got {rank}")
+    dataset = as_dataset(data)
+    if field in dataset.fields or field in SAMPLE_FIELDS:
+        raise ConfigError(
+            f"field: {dataset.path} has {field!r} already; pass another name for what the model gives"
+        )
+    place = os.fspath(out)
+    if world_size > 1:
+        place = f"{place}/{rank}-of-{world_size}"
+        first = rank * len(dataset) // world_size
+        end = (rank + 1) * len(dataset) // world_size
+        dataset = dataset.select(range(first, end))
+
+    kept = {
+        name: kept_field.kind
+        for name, kept_field in dataset.fields.items()
+        if kept_field.kind in _KEPT_KINDS
+    }
+    kinds = {**kept, field: "array"}
+    with Writer(place, kinds, classes=dataset.classes or None) as writer:
+        # Of an interrupted run, the Writer only compares keys and labels.
+        for key, label in _names_of(dataset, writer.finished):
+            writer.add(key=key, label=label)
+        rest = dataset.select(range(writer.finished, len(dataset)))
+        if len(rest):
+            for sample in _encoded(rest, model, field, kept, batch_size, options):
+                writer.add(**sample)
+    return as_dataset(place)
+
+
+def _names_of(dataset: Dataset, count: int) -> Iterator[tuple[str, int | None]]:
+    """Key and label of the first samples."""
+    keys = dataset["key"][:count]
+    labels = dataset["label"][:count]
+    for key, label in zip(keys, labels.tolist(), strict=True):
+        yield str(key), label if label >= 0 else None
+
+
+def _encoded(
+    dataset: Dataset,
+    model: Callable[[Any], torch.Tensor],
+    field: str,
+    kept: dict[str, str],
+    batch_size: int,
+    options: dict[str, Any],
+) -> Iterator[dict[str, Any]]:
+    """The arguments of Writer.add for each sample, in order."""
+    loader = make_loader(
+        dataset,
+        min(batch_size, len(dataset)),
+        train=False,
+        fields=["image", "label", "key", *kept],
+        rank=0,
+        world_size=1,
+        **options,
+    )
+    with loader, torch.no_grad():
+        for batch in loader:
+            count = len(batch["key"])
+            outputs = model(batch["image"])
+            if not isinstance(outputs, torch.Tensor) or len(outputs) != count:
+                shape = (
+                    tuple(outputs.shape)
+                    if isinstance(outputs, torch.Tensor)
+                    else type(outputs)
+                )
+                raise ConfigError(
+                    f"model: expected a tensor with {count} rows, one for each image, got {shape}"
+                )
+            rows = outputs.detach().cpu()
+            labels = batch["label"].tolist()
+            for place in range(count):
+                sample: dict[str, Any] = {}
+                for name in kept:
+                    sample[name] = _value(batch[name][place], dataset.fields[name])
+                sample[field] = rows[place]
+                sample["key"] = batch["key"][place]
+                sample["label"] = labels[place] if labels[place] >= 0 else None
+                yield sample
+
+
+def _value(value: Any, field: Field) -> Any:
+    """A value of a batch as the Writer takes it."""
+    if field.kind == "classes":
+        numbers = torch.nonzero(value).flatten().tolist()
+        return [field.names[number] for number in numbers] if field.names else numbers
+    if field.kind == "int":
+        return int(value)
+    if field.kind == "floats":
+        return value.tolist()
+    return value.cpu() if isinstance(value, torch.Tensor) else value
