@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from fastpipe.packing.api import add as add
     from fastpipe.packing.api import pack as pack
     from fastpipe.packing.api import remove as remove
+    from fastpipe.packing.encode import encode as encode
     from fastpipe.packing.writer import Writer as Writer
     from fastpipe.plan.arrays import Arrays as Arrays
     from fastpipe.plan.buckets import Buckets as Buckets
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from fastpipe.plan.placed import Boxes as Boxes
     from fastpipe.plan.placed import Points as Points
     from fastpipe.plan.texts import Text as Text
-    from fastpipe.tools.encode import encode as encode
     from fastpipe.tools.show.duplicates import duplicates as duplicates
     from fastpipe.tools.show.preview import preview as preview
 
@@ -81,6 +81,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "device.augment": "Augment",
     "diagnosis": "diagnose",
+    "packing.encode": "encode",
     "engine.stats": "Stats",
     "errors": "ClusterError ConfigError DatasetError EngineError FastpipeError ImageError "
     "PackError SampleError",
@@ -100,7 +101,6 @@ _NAMES = {
     "plan.texts": "Text",
     "dataset.dataset": "Dataset",
     "dataset.opening": "concat mix open",
-    "tools.encode": "encode",
     "tools.show.duplicates": "duplicates",
     "tools.show.preview": "preview",
 }

@@ -45,6 +45,7 @@ LAYERS: dict[str, str] = {
     "packing/distributed": "",
     "packing/growth": "",
     "packing": "",
+    "packing/encode": "torch",
     "wds": "fastpipe.native torch webdataset",
     "timm": "torch kornia",
     "": "fastpipe.native",  # fastpipe/__init__.py: the public names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -77,7 +78,9 @@ def encode(
         >>> batch["colour"].shape
         torch.Size([8, 3])
     """
-    refuse("fastpipe.encode", sorted(options.keys() & _INSTEAD.keys()), (), _INSTEAD)
+    of_loader = inspect.signature(make_loader).parameters.keys() - _INSTEAD.keys()
+    known = ["data", "model", "out", "field", *sorted(of_loader - {"data"})]
+    refuse("fastpipe.encode", sorted(options.keys() - of_loader), known, _INSTEAD)
     if not callable(model):
         raise ConfigError(f"model: expected a function or a module, got {model!r}")
     if not 0 <= rank < world_size:
