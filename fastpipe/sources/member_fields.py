@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from fastpipe.dataset.format.fields import Field, member
+from fastpipe.dataset.format.picture_names import PICTURES
 from fastpipe.errors import PackError
 from fastpipe.sources.column_names import describe_columns, field_name
 from fastpipe.sources.field_columns import FieldColumn
@@ -32,34 +34,84 @@ _KINDS_OF_MEMBERS = {
     "ppm": "image",
     "pgm": "image",
 }
-_POSSIBLE_KINDS = ("text", "json", "bytes", "mask", "image", "array")  # of members
+# Of members.
+_POSSIBLE_KINDS = ("text", "json", "bytes", "mask", "image", "images", "array")
+_MAX_DIGITS = 6  # of the number of a picture in a list
 
 
 def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:
     """The fields of members that are neither image nor label.
 
     KEY.txt is a text "txt", KEY.seg.png a mask "seg". If two endings would give one name, the whole
-    ending is the name: KEY.note.txt is "note_txt" beside KEY.note.json.
+    ending is the name: KEY.note.txt is "note_txt" beside KEY.note.json. KEY.0.jpg and KEY.1.jpg are
+    a list of pictures "images", KEY.page.0.jpg and KEY.page.1.jpg a list "page".
     """
-    # Ending -> the part of it that names the field: of "seg.png" it is "seg", of "txt" all.
-    stems = {ending: ending.rpartition(".")[0] or ending for ending in sorted(endings)}
-    name_counts = Counter(field_name(stem) for stem in stems.values())
+    lists = _lists_in(endings)
     fields: dict[str, SourceField] = {}
+    # Ending -> the part of it that names the field: of "seg.png" it is "seg", of "txt" all.
+    stems = {}
+    for ending in sorted(endings):
+        place = place_in_list(ending)
+        if place is None or place.list_name not in lists:
+            stems[ending] = ending.rpartition(".")[0] or ending
+    for list_name, column in lists.items():
+        name = field_name(list_name or "images", fields)
+        fields[name] = SourceField(name, "images", column=column)
+    name_counts = Counter(field_name(stem) for stem in stems.values())
     for ending, stem in stems.items():
         if name_counts[field_name(stem)] > 1:
             stem = ending
         # The whole endings a-b.txt and a_b.txt give one name, too.
         name = field_name(stem, fields)
-        kind = _KINDS_OF_MEMBERS.get(ending.rpartition(".")[2], "bytes")
-        fields[name] = SourceField(name, kind, column=ending)
+        fields[name] = SourceField(name, _kind_of_member(ending), column=ending)
     return tuple(fields.values())
+
+
+def _kind_of_member(ending: str) -> str:
+    return _KINDS_OF_MEMBERS.get(ending.rpartition(".")[2], "bytes")
+
+
+class PlaceInList(NamedTuple):
+    """The place of a member in a list of pictures."""
+
+    list_name: str  # "page" of "page.2.jpg"; "" of "2.jpg"
+    number: int
+
+
+def place_in_list(ending: str) -> PlaceInList | None:
+    """The place of KEY.NUMBER.jpg or KEY.NAME.NUMBER.jpg in its list; None for other members."""
+    stem, _, kind = ending.rpartition(".")
+    list_name, _, number = stem.rpartition(".")
+    if kind not in PICTURES or not number.isdigit() or len(number) > _MAX_DIGITS:
+        return None
+    return PlaceInList(list_name, int(number))
+
+
+def _lists_in(endings: Iterable[str]) -> dict[str, str]:
+    """The lists of pictures among endings: by name, the ending of a picture in it.
+
+    A list has several pictures: KEY.v1.2.jpg alone is not of a list "v1". Only of the list without a
+    name, KEY.0.jpg alone is enough.
+    """
+    by_list: dict[str, dict[int, str]] = {}
+    for ending in sorted(endings):
+        place = place_in_list(ending)
+        if place is not None:
+            by_list.setdefault(place.list_name, {})[place.number] = ending
+    return {
+        name: numbered[min(numbered)]
+        for name, numbered in by_list.items()
+        if len(numbered) > 1 or (not name and 0 in numbered)
+    }
 
 
 def chosen_member_fields(
     wishes: Iterable[FieldColumn], endings: Collection[str]
 ) -> tuple[SourceField, ...]:
     """The fields that a user asks for, of members with these endings. PackError: one is missing."""
-    kinds = {field.column: field.kind for field in fields_of(endings)}
+    kinds = {ending: _kind_of_member(ending) for ending in endings}
+    for field in fields_of(endings):
+        kinds[field.column] = field.kind
     fields = []
     for wish in wishes:
         if wish.column not in kinds:

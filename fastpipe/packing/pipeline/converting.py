@@ -209,8 +209,9 @@ def convert_sample(
         data = read_image()
         if data is None:
             packed = WITHOUT_IMAGE
-            sample_path = sample.path if isinstance(sample, Source) else sample.name
-            identity = key_hash(readable(sample_path))
+            if identity is None:
+                sample_path = sample.path if isinstance(sample, Source) else sample.name
+                identity = key_hash(readable(sample_path))
         else:
             packed = convert(data, encode)
             if identity is None:

@@ -21,8 +21,8 @@ from typing import NamedTuple
 from fastpipe.dataset.format.layout import MAX_CLASSES, NO_LABEL
 from fastpipe.dataset.format.picture_names import PICTURES, is_picture
 from fastpipe.dataset.format.sample_layout import Ours, read_ours
-from fastpipe.sources.listing import ByteRange, Source
-from fastpipe.sources.member_fields import NOTE
+from fastpipe.sources.listing import NO_IMAGE_FILE, ByteRange, Source
+from fastpipe.sources.member_fields import NOTE, place_in_list
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tars.tar_members import (
     DUPLICATE_PATH,
@@ -201,13 +201,31 @@ class TarSamples:
 
     def _may_lack_members(self, sample: _Sample) -> bool:
         """Whether members of this key may be elsewhere in the tar: the image or the label."""
-        if not sample.images:
+        if not sample.images and not self._needs_no_image(sample):
             return True
         if sample.labels:
             return False
         if self.columns.label:  # its value may be an entry of KEY.json
             return not any(member.extension == NOTE for member in sample.others)
         return self.has_labels
+
+    def _needs_no_image(self, sample: _Sample) -> bool:
+        """Whether a sample has its fields only: pictures of a list and something else, or it is of a
+        packed dataset.
+
+        Pictures alone, such as cat.0.jpg and cat.1.jpg, are images with a dot in their names.
+        """
+        has_note = any(member.extension == NOTE for member in sample.others)
+        if has_note and self.original_paths is not None:
+            return True
+        numbers = []
+        for member in sample.others:
+            place = place_in_list(member.extension)
+            if place is not None:
+                numbers.append(place.number)
+        has_list = len(numbers) > 1 or numbers in ([0], [1])
+        member_count = len(sample.others) + len(sample.labels)
+        return has_list and len(numbers) < member_count
 
     def _go_back(self, checkpoint: _Checkpoint) -> None:
         """Drops what was added of this tar."""
@@ -248,23 +266,27 @@ class TarSamples:
         for other in sample.others:
             content = other.member
             ranges[other.extension] = (content.offset_bytes, content.size_bytes)
+        has_image = bool(sample.images) or not self._needs_no_image(sample)
         # Members without an image and a label are no sample.
-        if not sample.images and not sample.labels:
+        if has_image and not sample.images and not sample.labels:
             for extension in ranges:
                 self.drop(extension)
             return
 
         # The image gives the sample its path; without an image, its label is reported.
-        first = (sample.images or sample.labels)[0]
+        first = (sample.images or sample.labels or sample.others)[0]
         path = first.path
         member = first.member
+        if not has_image:
+            member = self._described_member(sample)
+            path = first.key
         try:
             # Of two members with one extension, nobody knows which one is the field.
             if len(ranges) < len(sample.others):
                 raise ValueError(_describe_repeated(sample.others))
             note = ranges.get(NOTE)
             packed = self._read_packed(note)
-            label = self._read_label(sample, note, packed)
+            label = self._read_label(sample, note, packed, has_image=has_image)
             if path in self._paths:
                 raise ValueError(DUPLICATE_PATH)
         except ValueError as problem:
@@ -275,6 +297,9 @@ class TarSamples:
 
         self._paths.add(path)
         source = member_source(self._tar, self._archive, member, path, label)
+        if not has_image:
+            total_bytes = sum(size_bytes for _, size_bytes in ranges.values())
+            source = source._replace(file=NO_IMAGE_FILE, size_bytes=total_bytes)
         if packed is not None:
             source = self._with_origin(source, packed)
         if ranges:
@@ -282,6 +307,13 @@ class TarSamples:
             self.field_ranges[len(self.sources)] = ranges
             self.extension_counts.update(ranges.keys())
         self.sources.append(source)
+
+    def _described_member(self, sample: _Sample) -> Member:
+        """The member that stands for a sample without an image: of a packed dataset, KEY.json."""
+        for other in sample.others:
+            if other.extension == NOTE:
+                return other.member
+        return sample.others[0].member
 
     def _read_packed(self, note: ByteRange | None) -> Ours | None:
         """The record at the start of a KEY.json that fastpipe wrote. ValueError: it is damaged."""
@@ -301,13 +333,18 @@ class TarSamples:
         return source._replace(path=packed.path)
 
     def _read_label(
-        self, sample: _Sample, note: ByteRange | None, packed: Ours | None
+        self,
+        sample: _Sample,
+        note: ByteRange | None,
+        packed: Ours | None,
+        *,
+        has_image: bool,
     ) -> int:
         """The label of a sample. ValueError: the members are not a sample, or it has no label."""
         image_count = len(sample.images)
         label_count = len(sample.labels)
         lacks_label = self.has_labels and not label_count
-        if image_count != 1 or label_count > 1 or lacks_label:
+        if image_count != int(has_image) or label_count > 1 or lacks_label:
             raise ValueError(
                 f"expected one image ({self.columns.image_names}) and one label "
                 f"(KEY.{self.columns.label_extension}) with this key, got {image_count} and "
@@ -350,7 +387,8 @@ class TarSamples:
                     f"expected its label in KEY.{column}, or as {column!r} in KEY.json, got neither"
                 )
             label = entries[column]
-        where = path_in_source(self._archive, sample.images[0].path)
+        first = (sample.images or sample.others)[0]
+        where = path_in_source(self._archive, first.path)
         return self.chosen_labels.take(label, where)
 
     def _read_number(self, member: Member, *, was_packed: bool) -> int:

@@ -33,6 +33,7 @@ from fastpipe.sources.member_fields import (
     chosen_member_fields,
     field_of_dataset,
     fields_of,
+    place_in_list,
 )
 from fastpipe.sources.tables.likely import is_label_name
 from fastpipe.sources.tars.tar_folders import TarFiles, list_folders, refuse_split
@@ -257,8 +258,8 @@ def _list_samples(
     extensions = samples.extension_counts
     if requested is not None:
         fields = chosen_member_fields(requested, extensions)
-    elif len(extensions) <= MOST_FIELDS:
-        fields = fields_of(extensions)
+    elif len(found := fields_of(extensions)) <= MOST_FIELDS:
+        fields = found
     else:
         text = f"fields: none, because there are {len(extensions):,} different endings of members"
         assumed.append(Assumption(text, "--field NAME=ENDING"))
@@ -364,9 +365,10 @@ def _listing_of(
 ) -> Listing:
     """The samples, with those of their members that are fields; counts the others as dropped."""
     field_extensions = [field.column for field in fields]
-    list_names = [field.name for field in fields if field.kind == "images"]
+    list_names = {_list_name(field) for field in fields if field.kind == "images"}
     for extension, count in samples.extension_counts.items():
-        is_of_list = any(_number_in_list(extension, name) >= 0 for name in list_names)
+        place = place_in_list(extension)
+        is_of_list = place is not None and place.list_name in list_names
         if extension not in field_extensions and not is_of_list:
             samples.drop(extension, count)
     if fields:
@@ -386,21 +388,19 @@ def _members_of(field: SourceField, ranges: Mapping[str, ByteRange]) -> Members:
     if field.kind != "images":
         member = ranges.get(field.column)
         return () if member is None else (member,)
+    list_name = _list_name(field)
     numbered = []
     for extension, member in ranges.items():
-        number = _number_in_list(extension, field.name)
-        if number >= 0:
-            numbered.append((number, member))
+        place = place_in_list(extension)
+        if place is not None and place.list_name == list_name:
+            numbered.append((place.number, member))
     return tuple(member for _, member in sorted(numbered))
 
 
-def _number_in_list(extension: str, name: str) -> int:
-    """Which picture of the list with this name a member is: 2 of "pages.2.jpg"; -1: of none."""
-    prefix, _, ending = extension.rpartition(".")
-    list_name, _, number = prefix.rpartition(".")
-    if list_name == name and number.isdigit() and ending in ("jpg", "png"):
-        return int(number)
-    return -1
+def _list_name(field: SourceField) -> str | None:
+    """The name of the list that a field of lists of pictures has."""
+    place = place_in_list(field.column)
+    return None if place is None else place.list_name
 
 
 def _join_classes(samples: TarSamples) -> list[str]:
