@@ -28,6 +28,7 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
         model.buckets
         or model.native
         or model.replaced
+        or not model.with_images
         or model["augment"] is not None
         or model["views"] is not None
     ):
@@ -105,7 +106,7 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
 def compare_views(walk: Walk, epoch: list[Taken], number: int) -> None:
     """Rows of one view by a loader that has it alone, with the view's seed."""
     views = walk.options.get("views")
-    if views is None or not epoch:
+    if views is None or not epoch or not walk.model.with_images:
         return
     number_of_view = walk.draw.number % len(epoch[0].images)
     own: dict[str, Any] = {}
@@ -169,6 +170,7 @@ def compare_augmented(walk: Walk, epoch: list[Taken], number: int) -> None:
         or walk.draw.join is not None
         or walk.options.get("views") is not None
         or not epoch
+        or not walk.model.with_images
     ):
         return
     augment = augment if isinstance(augment, fastpipe.Augment) else fastpipe.Augment(augment)

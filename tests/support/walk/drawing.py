@@ -349,7 +349,11 @@ class _Options:
         self.rng.shuffle(some)
         if self.often(0.8):
             some += [name for name in ("id", "valid", "epoch") if name not in some]
-        some.insert(self.rng.randint(0, len(some)), "image")
+        several = "views" in options or "Crop" in options.get("crop", "").replace("CenterCrop", "")
+        if several or self.often(0.85):
+            some.insert(self.rng.randint(0, len(some)), "image")
+        elif not some:
+            some.append("id")
         texts = {name: repr(name) for name in some}
         if "boxes" in some and self.often(0.8):
             area = f", min_area={self.one('0', '10.0')}" if self.often(0.3) else ""

@@ -75,6 +75,7 @@ class Model:
         self.crop = self["crop"] or (
             fastpipe.RandomResizedCrop() if self.train else fastpipe.CenterCrop()
         )
+        self.with_images = self["fields"] is None or "image" in self["fields"]
         self.native = isinstance(self["size"], fastpipe.Native)
         hflip = self.train and not self.native if self["hflip"] is None else self["hflip"]
         self.hflip = 0.5 if hflip is True else float(hflip)

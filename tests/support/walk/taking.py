@@ -28,7 +28,8 @@ class Taken:
     """A batch.
 
     Attributes:
-        images: of each view; of rows with sizes of their own, a list of tensors.
+        images: of each view; of rows with sizes of their own, a list of tensors. Empty where fields
+            leave them out.
         labels: None where fields leave them out.
         values: of the fields, by key; empty without `fields`.
     """
@@ -70,7 +71,7 @@ class Taken:
             return value if value is None or view is None else value[view]
 
         name, crops = key.removesuffix("_labels"), 1
-        if isinstance(self.images[0], torch.Tensor) and self.images[0].ndim == 5:
+        if self.images and isinstance(self.images[0], torch.Tensor) and self.images[0].ndim == 5:
             crops = self.images[0].shape[1]
         if (offsets := of(f"{name}_offsets")) is not None:
             edges = offsets[place * crops :][: crops + 1].tolist()
@@ -115,9 +116,11 @@ def as_bytes(value: Any) -> Any:
 
 def taken(batch: Any) -> Taken:
     values = dict(batch) if isinstance(batch, dict) else {}
-    images, labels = (values["image"], values.get("label")) if isinstance(batch, dict) else batch
+    images, labels = (
+        (values.get("image", []), values.get("label")) if isinstance(batch, dict) else batch
+    )
     one_view = isinstance(images, torch.Tensor) or (
-        isinstance(images[0], torch.Tensor) and images[0].ndim == 3
+        bool(images) and isinstance(images[0], torch.Tensor) and images[0].ndim == 3
     )
     return Taken(
         [images] if one_view else list(images),
