@@ -4,15 +4,17 @@
     python -m bench.fields_of_any_shape pictures PHOTOS [--samples 250] [--rounds 5]
 
 `arrays` packs latents of (16, 64, 64) float16. It compares a loader of them alone (two threads, batches of 64) with a
-DataLoader of two workers and `np.load`, and with two threads that only read the same bytes from the page cache into
-memory of the loader's size. `pictures` packs 3 to 12 photos a sample, each resized to 448 x 448. It compares with a
-DataLoader of two workers and Pillow, from files and from Hugging Face's `datasets` (`List(Image)`). The contenders take
-turns; the table has medians. CPU time is that of the process and its children.
+DataLoader of two workers and `np.load`, with LitData's tensors if it is installed, and with two threads that only read
+the same bytes from the page cache into memory of the loader's size. `pictures` packs 3 to 12 photos a sample, each
+resized to 448 x 448. It compares with a DataLoader of two workers and Pillow, from files, from WebDataset's tars and
+from Hugging Face's `datasets` (`List(Image)`). The contenders take turns; the table has medians. CPU time is that of
+the process and its children.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import io
 import os
 import resource
@@ -27,6 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import webdataset
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
@@ -77,14 +80,13 @@ class LatentFiles(Dataset[torch.Tensor]):
 def arrays(folder: Path, samples: int) -> dict[str, Callable[[], int]]:
     """The contenders for latents."""
     rng = np.random.default_rng(0)
-    pixels = np.zeros((8, 8, 3), np.uint8)
     paths = []
     with fastpipe.Writer(folder / "packed", {"latent": "array"}) as writer:
         for number in range(samples):
             latent = rng.normal(size=LATENT).astype(np.float16)
             paths.append(folder / f"{number}.npy")
             np.save(paths[-1], latent)
-            writer.add(pixels, key=str(number), latent=latent)
+            writer.add(key=str(number), latent=latent)
     loader = fastpipe.loader(folder / "packed", BATCH, size=8, fields=["latent"], num_workers=2)
     list(loader)
     torch_loader = DataLoader(LatentFiles(paths), BATCH, shuffle=True, num_workers=2)
@@ -113,7 +115,29 @@ def arrays(folder: Path, samples: int) -> dict[str, Callable[[], int]]:
         with ThreadPoolExecutor(2) as threads:
             return sum(threads.map(read_shards, range(2)))
 
-    return {"fastpipe": load, "DataLoader, np.load": load_files, "readinto alone": read}
+    contenders = {"fastpipe": load, "DataLoader, np.load": load_files}
+    if importlib.util.find_spec("litdata") is not None:
+        contenders["LitData"] = litdata_tensors(folder / "chunks", paths)
+    return {**contenders, "readinto alone": read}
+
+
+def load_latent(path: str) -> torch.Tensor:
+    return torch.from_numpy(np.load(path))
+
+
+def litdata_tensors(folder: Path, paths: list[Path]) -> Callable[[], int]:
+    from litdata import StreamingDataLoader, StreamingDataset, optimize
+
+    files = [str(path) for path in paths]
+    options: dict[str, Any] = {"chunk_bytes": "64MB", "num_workers": 2, "start_method": "fork"}
+    optimize(load_latent, files, str(folder), verbose=False, **options)
+    latents = StreamingDataset(str(folder), shuffle=True, drop_last=True)
+    torch_loader = StreamingDataLoader(latents, batch_size=BATCH, num_workers=2)
+
+    def load() -> int:
+        return sum(len(batch) for batch in torch_loader)
+
+    return load
 
 
 class PictureLists(Dataset[list[torch.Tensor]]):
@@ -127,11 +151,12 @@ class PictureLists(Dataset[list[torch.Tensor]]):
         return self.samples
 
     def __getitem__(self, number: int) -> list[torch.Tensor]:
-        tensors = []
-        for image in self.open_list(number):
-            resized = image.convert("RGB").resize(SIZE, Image.Resampling.BILINEAR)
-            tensors.append(torch.from_numpy(np.array(resized)).permute(2, 0, 1))
-        return tensors
+        return [resized(image) for image in self.open_list(number)]
+
+
+def resized(image: Image.Image) -> torch.Tensor:
+    pixels = np.array(image.convert("RGB").resize(SIZE, Image.Resampling.BILINEAR))
+    return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
 def stack(lists: list[list[torch.Tensor]]) -> torch.Tensor:
@@ -149,9 +174,8 @@ def pictures(folder: Path, photos: Path, samples: int) -> dict[str, Callable[[],
         numbers = rng.integers(len(files), size=int(rng.integers(3, 13)))
         lists.append([files[number] for number in numbers])
     with fastpipe.Writer(folder / "packed", {"pictures": "images"}) as writer:
-        pixels = np.zeros((8, 8, 3), np.uint8)
         for number, paths in enumerate(lists):
-            writer.add(pixels, key=str(number), pictures=paths)
+            writer.add(key=str(number), pictures=paths)
     rows = [[{"bytes": path.read_bytes(), "path": None} for path in paths] for paths in lists]
     features = datasets.Features({"pictures": [datasets.Image()]})
     table = datasets.Dataset.from_dict({"pictures": rows}, features=features)
@@ -182,7 +206,33 @@ def pictures(folder: Path, photos: Path, samples: int) -> dict[str, Callable[[],
             collate_fn=stack,
         )
         contenders[name] = lambda torch_loader=torch_loader: sum(map(len, torch_loader))
+    contenders["DataLoader, WebDataset"] = webdataset_tars(folder / "tars", lists)
     return contenders
+
+
+def webdataset_tars(folder: Path, lists: list[list[Path]]) -> Callable[[], int]:
+    """Two tars, one for each worker, with KEY.0.jpg, KEY.1.jpg, ..."""
+    folder.mkdir()
+    for tar in range(2):
+        with webdataset.TarWriter(str(folder / f"{tar}.tar")) as writer:
+            for number in range(tar, len(lists), 2):
+                members = {
+                    f"{place}.jpg": path.read_bytes() for place, path in enumerate(lists[number])
+                }
+                writer.write({"__key__": str(number), **members})
+    tars = [str(folder / f"{tar}.tar") for tar in range(2)]
+    samples = webdataset.WebDataset(tars, shardshuffle=False).shuffle(100).map(opened_members)
+    torch_loader = DataLoader(samples, PICTURES_IN_BATCH, num_workers=2, collate_fn=stack)
+
+    def load() -> int:
+        return sum(map(len, torch_loader))
+
+    return load
+
+
+def opened_members(sample: dict[str, Any]) -> list[torch.Tensor]:
+    names = sorted(name for name in sample if name.endswith(".jpg"))
+    return [resized(Image.open(io.BytesIO(sample[name]))) for name in names]
 
 
 def main() -> None:
