@@ -15,7 +15,7 @@ from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.format.columns import Ragged, row_of_values
 from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
-from fastpipe.dataset.format.pixel_form import PixelForm
+from fastpipe.dataset.format.pixel_form import PixelForm, has_images
 from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.dataset.picture_lists import PictureListReader
 from fastpipe.errors import ConfigError
@@ -393,6 +393,8 @@ class FieldReader:
             left_top = crop_boxes[:, :2]
             right_bottom = left_top + crop_boxes[:, 2:]
             boxes = np.concatenate([left_top, right_bottom], axis=1)
+            has_image = has_images(plan.by_row().records)
+            boxes[~has_image] = 0  # there is nothing to cut
             # (rows, ...) each
             entries = {"crop_box": boxes.astype(np.float32), "mirrored": view.flips}
             for name, array in entries.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import SAMPLE_FIELDS
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.opening import as_dataset
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, DatasetError, PackError, whole
 from fastpipe.loading.factory import loader as make_loader
 from fastpipe.packing.writer import Writer
 
@@ -26,6 +27,9 @@ _INSTEAD = by_single_name(
         "train shuffle drop_last sampler epoch_size": "it encodes each sample once, in order",
         "fields views": "it gives the model the images, one view of each; the fields that do not "
         "lie on the image are kept",
+        "on_error": "each sample of the dataset has an output; leave damaged ones out with "
+        "data.select(...), or repair them: fastpipe verify DATA --repair SRC",
+        "prepare": "it changes entries of batches, and the model gets the images alone",
     }
 )
 
@@ -45,15 +49,17 @@ def encode(
 
     The new dataset has no images. Each sample has the output as a field of kind "array", and the
     source path, the label and the fields of the old sample that do not lie on the image: numbers,
-    classes, texts, JSON and arrays.
+    classes, texts, JSON and arrays. Lists of pictures, and columns of `with_column`, are left out.
 
     If the program is interrupted, call it again with the same arguments: samples in finished shards
-    are not encoded again.
+    are not encoded again, and a dataset that is complete is returned as it is. Nothing compares the
+    models and options of the two calls.
 
     Args:
         data: as of `fastpipe.loader`.
         model: called with the images of a batch, as a loader gives them; returns a tensor (N, ...)
-            of their outputs. It runs without gradients.
+            of their outputs, of one dtype for all batches. It runs without gradients; a
+            torch.nn.Module is in eval mode meanwhile.
         out: the new dataset, a new or empty folder. With several ranks each writes a part of its own
             in it: OUT/0-of-8, OUT/1-of-8, ...
         field: name of the field.
@@ -83,8 +89,9 @@ def encode(
     refuse("fastpipe.encode", sorted(options.keys() - of_loader), known, _INSTEAD)
     if not callable(model):
         raise ConfigError(f"model: expected a function or a module, got {model!r}")
-    if not 0 <= rank < world_size:
-        raise ConfigError(f"rank: expected 0 to {world_size - 1}, got {rank}")
+    batch_size = whole("batch_size", batch_size, least=1, most=2**20)
+    world_size = whole("world_size", world_size, least=1, most=2**20)
+    rank = whole("rank", rank, least=0, most=world_size - 1)
     dataset = as_dataset(data)
     if field in dataset.fields or field in SAMPLE_FIELDS:
         raise ConfigError(
@@ -93,6 +100,11 @@ def encode(
     place = os.fspath(out)
     if world_size > 1:
         place = f"{place}/{rank}-of-{world_size}"
+        if world_size > len(dataset):
+            raise ConfigError(
+                f"world_size: {dataset.path} has {len(dataset)} samples for {world_size} ranks; "
+                "pass at most as many ranks"
+            )
         first = rank * len(dataset) // world_size
         end = (rank + 1) * len(dataset) // world_size
         dataset = dataset.select(range(first, end))
@@ -103,7 +115,14 @@ def encode(
         if kept_field.kind in _KEPT_KINDS
     }
     kinds = {**kept, field: "array"}
-    with Writer(place, kinds, classes=dataset.classes or None) as writer:
+    complete = _complete(place, dataset, field)
+    if complete is not None:
+        return complete
+    classes = dataset.classes or None
+    with (
+        Writer(place, kinds, classes=classes, on_error="fail") as writer,
+        _in_eval_mode(model),
+    ):
         # Of an interrupted run, the Writer only compares keys and labels.
         for key, label in _names_of(dataset, writer.finished):
             writer.add(key=key, label=label)
@@ -112,6 +131,41 @@ def encode(
             for sample in _encoded(rest, model, field, kept, batch_size, options):
                 writer.add(**sample)
     return as_dataset(place)
+
+
+def _complete(place: str, dataset: Dataset, field: str) -> Dataset | None:
+    """The new dataset if an earlier call has finished it; None if there is none yet.
+
+    Raises:
+        PackError: another dataset is there.
+    """
+    try:
+        found = as_dataset(place)
+    except DatasetError:
+        return None
+    # The whole list of keys would have to be read from the shards.
+    ends = [0, len(dataset) - 1]
+    is_same = len(found) == len(dataset) and field in found.fields
+    if is_same and list(found["key"][ends]) == list(dataset["key"][ends]):
+        return found
+    raise PackError(
+        f"{place} holds another dataset ({len(found):,} samples; expected {len(dataset):,} with a "
+        f"field {field!r}). Choose another folder, or remove it"
+    )
+
+
+@contextlib.contextmanager
+def _in_eval_mode(model: object) -> Iterator[None]:
+    """In the `with` block, a module is in eval mode: no dropout, no running statistics."""
+    if not isinstance(model, torch.nn.Module):
+        yield
+        return
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def _names_of(dataset: Dataset, count: int) -> Iterator[tuple[str, int | None]]:
@@ -144,15 +198,7 @@ def _encoded(
         for batch in loader:
             count = len(batch["key"])
             outputs = model(batch["image"])
-            if not isinstance(outputs, torch.Tensor) or len(outputs) != count:
-                shape = (
-                    tuple(outputs.shape)
-                    if isinstance(outputs, torch.Tensor)
-                    else type(outputs)
-                )
-                raise ConfigError(
-                    f"model: expected a tensor with {count} rows, one for each image, got {shape}"
-                )
+            _check_outputs(outputs, count)
             rows = outputs.detach().cpu()
             labels = batch["label"].tolist()
             for place in range(count):
@@ -165,11 +211,26 @@ def _encoded(
                 yield sample
 
 
+def _check_outputs(outputs: object, count: int) -> None:
+    """Raises ConfigError if a model has not returned a row for each of so many images."""
+    expected = f"model: expected a tensor with {count} rows, one for each image, got"
+    if not isinstance(outputs, torch.Tensor):
+        raise ConfigError(
+            f"{expected} {type(outputs).__name__}; return one tensor, such as output[0], "
+            "output.last_hidden_state, or torch.from_numpy(output)"
+        )
+    if outputs.ndim == 0 or len(outputs) != count:
+        raise ConfigError(f"{expected} the shape {tuple(outputs.shape)}")
+
+
 def _value(value: Any, field: Field) -> Any:
     """A value of a batch as the Writer takes it."""
     if field.kind == "classes":
+        # By name: parts of several ranks may have other classes, and are joined by their names.
         numbers = torch.nonzero(value).flatten().tolist()
-        return [field.names[number] for number in numbers] if field.names else numbers
+        return [
+            field.names[number] if field.names else str(number) for number in numbers
+        ]
     if field.kind == "int":
         return int(value)
     if field.kind == "floats":

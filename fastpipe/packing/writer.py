@@ -21,7 +21,7 @@ from fastpipe.packing.job.destination import begin_pack, destination_of, open_jo
 from fastpipe.packing.job.summary import PackedShards, Summary, publish, tell_assumed
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.converting import convert_sample
-from fastpipe.packing.pipeline.given import Given, parse_given
+from fastpipe.packing.pipeline.given import NO_IMAGE, Given, parse_given
 from fastpipe.packing.pipeline.keys import Keys
 from fastpipe.packing.shard.entry import Entry, entry_name
 from fastpipe.packing.shard.journal import Journal
@@ -175,7 +175,7 @@ class Writer:
     def add(
         self,
         /,
-        image: object = None,
+        image: object = NO_IMAGE,
         label: int | str | None = None,
         key: str | None = None,
         **fields: object,
@@ -187,7 +187,7 @@ class Writer:
             image: a path, the bytes of an image file, a PIL image, or (H, W) or (H, W, C) of uint8
                 or uint16, C channels: gray; gray and alpha; RGB; RGB and alpha. It keeps its exact
                 pixels, as with `pack`; a PIL image that a program has changed counts as one without
-                loss. None: the sample has fields only, such as a list of pictures or an array.
+                loss. Left out: the sample has fields only, such as a list of pictures or an array.
             label: a position in the list of classes, or a class name; None: the sample has no
                 label.
             key: names the sample, in the dataset and in messages; with keys an interrupted program

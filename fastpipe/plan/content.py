@@ -12,12 +12,10 @@ import numpy as np
 
 from fastpipe.arrays import Int64s, Records
 from fastpipe.dataset.format.index import Index
-from fastpipe.dataset.format.pixel_form import NO_FORM
+from fastpipe.dataset.format.pixel_form import NO_FORM, has_images
 from fastpipe.plan.order import samples_per_chunk
 
 MAX_ROWS = 2**40  # of an epoch
-# Kinds of fields that may be larger than the image of a sample.
-_LARGE_KINDS = {"images", "array"}
 
 
 class ColumnReader(Protocol):
@@ -49,6 +47,15 @@ class Content:
         """All samples of an index."""
         starts = np.array([0, len(index)], dtype=np.int64)
         return cls(index, None, starts)
+
+    @classmethod
+    def with_images(cls, index: Index) -> Content:
+        """The samples of an index that have an image."""
+        if NO_FORM not in index.form_counts:
+            return cls.of(index)
+        samples = np.flatnonzero(has_images(index.records)).astype(np.int64)
+        starts = np.array([0, len(samples)], dtype=np.int64)
+        return cls(index, samples, starts)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -116,10 +123,4 @@ class Content:
         """The number of neighbours in the reading order that are read together."""
         if self.index.is_scattered:
             return 1
-        index = self.index
-        bytes_read = index.jpeg_bytes
-        kinds = {field.kind for field in index.fields.values()}
-        if index.packed and (kinds & _LARGE_KINDS or NO_FORM in index.form_counts):
-            # Most bytes of such samples may be those of their fields.
-            bytes_read += int(index.shard_sizes.sum()) - index.stored_bytes
-        return samples_per_chunk(len(index), bytes_read)
+        return samples_per_chunk(len(self.index), self.index.jpeg_bytes)

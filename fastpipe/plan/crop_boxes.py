@@ -35,6 +35,8 @@ from fastpipe.plan.crops import (
 from fastpipe.plan.draws import Stream, between, key, keys, uniform, uniform_one, up_to
 from fastpipe.plan.native import Native, WholeImages
 
+# The engine counts the pixels of a slot in 32 bits.
+_MAX_SLOT_PIXELS = 2**32 - 1
 _TRIES = 10  # as torchvision's RandomResizedCrop
 
 
@@ -71,7 +73,14 @@ class Crops:
         """
         if self.row_sizes is None:
             return len(self.boxes), *self.size
-        return int(self.row_sizes.prod(axis=1).sum()), 1, 1
+        pixel_count = int(self.row_sizes.prod(axis=1).sum())
+        if pixel_count > _MAX_SLOT_PIXELS:
+            raise ConfigError(
+                f"size: a batch of {len(self.row_sizes):,} images at sizes of their own has "
+                f"{pixel_count:,} pixels; expected at most {_MAX_SLOT_PIXELS:,}. Pass a smaller "
+                "batch_size, or a smaller max_pixels to fastpipe.Native"
+            )
+        return pixel_count, 1, 1
 
     def part(self, rows: slice) -> Crops:
         """The crops of some rows."""

@@ -32,7 +32,7 @@ from fastpipe.plan.crop_boxes import (
     plan_crops,
     random_resized,
 )
-from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
+from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Stream, bits, key, keys, uniform, up_to
 from fastpipe.plan.order import Ids, OrderRows, Passes
 from fastpipe.plan.partition import Partition, Span
@@ -507,9 +507,11 @@ def _resized_sizes(content: Content, buckets: Buckets, ids: Int64s) -> Int64s:
 
 
 def _sides(records: Records) -> tuple[Int64s, Int64s]:
-    """(n,) widths and heights, at least 1: a damaged record raises when its sample's batch is
-    planned.
+    """(n,) widths and heights. Of a sample without an image they are so large that any crop fits:
+    nothing is cut out. A damaged record raises when its sample's batch is planned.
     """
-    widths = np.maximum(records["width"].astype(np.int64), 1)
-    heights = np.maximum(records["height"].astype(np.int64), 1)
-    return widths, heights
+    sides = []
+    for name in ("width", "height"):
+        lengths = records[name].astype(np.int64)
+        sides.append(np.where(lengths > 0, lengths, MAX_OUTPUT_PIXELS))
+    return sides[0], sides[1]

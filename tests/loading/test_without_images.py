@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 import webdataset
-from support.datasets.packed import damage
 from support.programs.cli_run import succeeded
 from support.remote.range_server import RangeServer
 from support.sources.pack_sources import jpeg_bytes
@@ -36,10 +35,10 @@ def written(folder: Path, *, images: bool = False) -> Path:
     """With `images`, every third sample has an image."""
     with fastpipe.Writer(folder, FIELDS, classes=["a", "b"], shard_size=100_000) as writer:
         for number in range(COUNT):
-            image = None
+            image = []
             if images and number % 3 == 0:
-                image = jpeg_bytes((80, 70), seed=number)
-            writer.add(image, label=number % 2, key=f"chat/{number}", **values_of(number))
+                image = [jpeg_bytes((80, 70), seed=number)]
+            writer.add(*image, label=number % 2, key=f"chat/{number}", **values_of(number))
     return folder
 
 
@@ -135,9 +134,13 @@ def test_fields_on_an_image_need_one(tmp_path: Path) -> None:
     with fastpipe.Writer(tmp_path / "data", {"boxes": "boxes"}) as writer:
         writer.add(jpeg_bytes((40, 30)), key="0", boxes=[[1, 2, 9, 9]])
         writer.add(key="1", boxes=[[1, 2, 9, 9]])
-        writer.add(key="2")
+        writer.add(key="2", boxes=None)
+        writer.add(key="3")
+        writer.add(None, key="4")
     rejected = (tmp_path / "data" / "rejected.jsonl").read_text()
-    assert [json.loads(line)["path"] for line in rejected.splitlines()] == ["1"]
+    assert [json.loads(line)["path"] for line in rejected.splitlines()] == ["1", "3", "4"]
+    assert "expected an image, or values of fields; got neither" in rejected
+    assert "got NoneType. For a sample that has fields only, leave image out" in rejected
     assert (
         "boxes: a field of kind boxes lies on the image of its sample, which has none" in rejected
     )
@@ -176,12 +179,47 @@ def test_the_index_is_rebuilt_from_the_shards(some: Path, tmp_path: Path) -> Non
 def test_a_damaged_picture_of_a_list_is_a_bad_sample(data: Path, tmp_path: Path) -> None:
     copy = tmp_path / "data"
     shutil.copytree(data, copy)
-    damage(copy, 5)  # of a sample without an image, its note
+    index = fastpipe.open(copy).index
+    records = index.column("pages").take(np.array([6])).values
+    shard = index.shards[int(index.records["shard"][6])]
+    content = bytearray(shard.path.read_bytes())
+    content[int(records["offset"][1])] ^= 0xFF
+    shard.path.write_bytes(content)
+    options: dict[str, Any] = {"size": 16, "fields": ["pages", "id"], "drop_last": False}
     with (
-        fastpipe.loader(copy, 4, fields=["pages", "key"], verify=True) as loader,
-        pytest.raises(fastpipe.FastpipeError),
+        fastpipe.loader(copy, 4, **options) as loader,
+        pytest.raises(fastpipe.SampleError, match="sample 6"),
     ):
         list(loader)
+    with fastpipe.loader(copy, 4, on_error="replace", **options) as loader:
+        numbers = [number for batch in loader for number in batch["id"].tolist()]
+        assert loader.stats().replaced == 1
+    assert len(numbers) == COUNT
+    assert 6 not in numbers
+
+
+@pytest.mark.parametrize("options", [{"storage": "coefficients"}, {"shard_size": 1_000_000}])
+def test_the_order_depends_on_no_storage_and_no_size_of_shards(
+    some: Path, tmp_path: Path, options: Any
+) -> None:
+    with fastpipe.Writer(tmp_path / "data", FIELDS, classes=["a", "b"], **options) as writer:
+        for number in range(COUNT):
+            image = [jpeg_bytes((80, 70), seed=number)] if number % 3 == 0 else []
+            writer.add(*image, label=number % 2, key=f"chat/{number}", **values_of(number))
+    first, other = fastpipe.open(some), fastpipe.open(tmp_path / "data")
+    assert first.index.content == other.index.content
+    assert first.index.jpeg_bytes == other.index.jpeg_bytes > 50_000
+    assert first.content.chunk == other.content.chunk
+
+
+def test_how_a_row_was_made_says_that_there_was_none(some: Path) -> None:
+    fields = ["crop_box", "original_size", "id", "pages"]
+    options: dict[str, Any] = {"size": 8, "crop": fastpipe.RandomCrop(resize=8)}
+    with fastpipe.loader(some, 4, fields=fields, **options) as loader:
+        for batch in loader:
+            has_image = batch["id"] % 3 == 0
+            assert torch.equal((batch["crop_box"] != 0).any(1), has_image)
+            assert torch.equal((batch["original_size"] != 0).any(1), has_image)
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")

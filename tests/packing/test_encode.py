@@ -124,6 +124,45 @@ def test_an_interrupted_run_goes_on(data: Path, tmp_path: Path) -> None:
     assert [str(row) for row in rows(again)] == [str(row) for row in rows(whole)]
 
 
+def test_a_complete_dataset_is_returned_as_it_is(data: Path, tmp_path: Path) -> None:
+    first = fastpipe.encode(data, means, tmp_path / "out", size=SIZE)
+    never: Any = counting(0)
+    again = fastpipe.encode(data, never, tmp_path / "out", size=SIZE)
+    assert never.seen() == 0
+    assert [str(row) for row in rows(again)] == [str(row) for row in rows(first)]
+    with pytest.raises(fastpipe.PackError, match="holds another dataset"):
+        fastpipe.encode(data, means, tmp_path / "out", size=SIZE, field="other_name")
+
+
+def test_outputs_of_another_dtype_are_an_error(data: Path, tmp_path: Path) -> None:
+    seen = 0
+
+    def model(images: torch.Tensor) -> torch.Tensor:
+        nonlocal seen
+        seen += len(images)
+        return means(images) if seen > 20 else means(images).float()
+
+    with pytest.raises(fastpipe.PackError, match="expected float32 with 1 axes"):
+        fastpipe.encode(data, model, tmp_path / "out", size=SIZE, batch_size=5)
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.modes: list[bool] = []
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        self.modes.append(self.training)
+        return means(images)
+
+
+def test_a_module_is_in_eval_mode_meanwhile(data: Path, tmp_path: Path) -> None:
+    model = Model()
+    fastpipe.encode(data, model, tmp_path / "out", size=SIZE, batch_size=20)
+    assert model.modes == [False, False]
+    assert model.training
+
+
 def test_ranks_share_the_work(data: Path, tmp_path: Path) -> None:
     whole = fastpipe.encode(data, means, tmp_path / "whole", size=SIZE)
     parts = [
@@ -148,10 +187,15 @@ def test_options_of_the_loader_count(data: Path, tmp_path: Path) -> None:
     [
         ({"model": 3}, "model: expected a function or a module"),
         ({"model": lambda images: images[:2]}, "expected a tensor with 37 rows"),
-        ({"model": lambda images: images.tolist()}, "expected a tensor with 37 rows"),
+        ({"model": lambda images: images.tolist()}, "got list; return one tensor, such as"),
+        ({"model": lambda images: images.float().sum()}, r"got the shape \(\)"),
+        ({"batch_size": "8"}, "batch_size: expected a whole number"),
+        ({"world_size": 0}, "world_size: expected 1 to"),
+        ({"world_size": 99}, "has 37 samples for 99 ranks"),
+        ({"on_error": "replace"}, "no argument on_error: each sample"),
         ({"field": "caption"}, "has 'caption' already"),
         ({"field": "label"}, "has 'label' already"),
-        ({"rank": 2, "world_size": 2}, "rank: expected 0 to 1"),
+        ({"rank": 2, "world_size": 2}, "rank: expected 0 to 1, got 2"),
         ({"shuffle": True}, "no argument shuffle: it encodes each sample once"),
         ({"fields": ["image"]}, "no argument fields: it gives the model the images"),
     ],

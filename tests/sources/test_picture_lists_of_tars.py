@@ -114,12 +114,12 @@ def test_shards_of_ours_without_images_are_packed_again(tmp_path: Path) -> None:
     fields = {"pages": "images", "turns": "json", "latent": "array"}
     with fastpipe.Writer(tmp_path / "data", fields, classes=["a", "b"]) as writer:
         for number in range(9):
-            image = picture(80) if number % 4 == 0 else None
+            image = [picture(80)] if number % 4 == 0 else []
             pages = [picture(50 + place) for place in range(number % 3)]
             latent = np.full((2, 2), number, np.float16)
             key = f"chat/{number}"
             values = {"pages": pages, "turns": [number], "latent": latent}
-            writer.add(image, label=number % 2, key=key, **values)
+            writer.add(*image, label=number % 2, key=key, **values)
     first = fastpipe.open(tmp_path / "data")
     fastpipe.pack(tmp_path / "data", tmp_path / "again", shuffle=False)
     again = fastpipe.open(tmp_path / "again")

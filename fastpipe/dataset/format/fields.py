@@ -90,6 +90,8 @@ FIELD_IMAGE_DTYPE = np.dtype(
         ("xxh3_64", "<u8"),  # XXH3-64 of the file's bytes, seed 0
     ]
 )
+# Kinds whose members may be larger than the image of a sample. They count where an order is made.
+LARGE_KINDS = ("images", "array")
 # Values of "format".
 NO_IMAGE = 0
 PNG = 1

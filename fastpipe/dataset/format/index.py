@@ -62,7 +62,8 @@ class Index(ABC):
     shard_sizes: Uint64s  # (shards,) in bytes
     shard_starts: Int64s  # (shards,) the first sample of each
     storage: str  # how JPEGs are stored; of several datasets, their storages in words
-    jpeg_bytes: int  # size of all images as JPEGs, whatever the storage
+    # Size of all images as JPEGs, whatever the storage, and of all arrays and lists of pictures.
+    jpeg_bytes: int
     stored_bytes: int  # size of all images as they are stored
     form_counts: Counter[PixelForm]  # samples of each form of pixels
     counts: dict[str, Any]  # of packing or of the scan: docs/explanation/format.md

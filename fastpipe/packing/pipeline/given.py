@@ -38,6 +38,18 @@ _EXPECTED_IMAGE = (
 _EXPECTED_MASK = "expected a mask as a path, bytes of a PNG, a PIL image or (H, W) of uint8 or uint16"
 
 
+class NoImage:
+    """In place of the image of a sample that has fields only. None is no such thing: a program that
+    has failed to read an image often has None.
+    """
+
+    def __repr__(self) -> str:
+        return "no image"
+
+
+NO_IMAGE = NoImage()
+
+
 @dataclass(frozen=True)
 class Given:
     """A sample of a program.
@@ -102,7 +114,11 @@ def parse_given(
     `classes` has the labels by the class names; None: the program has given no names.
     """
     try:
-        picture = None if image is None else _copy_picture("image", image)
+        picture = None
+        if image is not NO_IMAGE:
+            picture = _copy_picture("image", image)
+        elif not values:
+            raise ImageError("expected an image, or values of fields; got neither")
         field_values = tuple(
             _parse_value(field, kind, values.get(field))
             for field, kind in kinds.items()
@@ -154,7 +170,10 @@ def _copy_picture(kind: str, value: object) -> Any:
         return bytes(value)
     if isinstance(value, (str, os.PathLike)):
         return os.fsdecode(value)
-    raise ImageError(f"{picture_kind.expected}; got {type(value).__name__}")
+    hint = ""
+    if value is None:
+        hint = ". For a sample that has fields only, leave image out"
+    raise ImageError(f"{picture_kind.expected}; got {type(value).__name__}{hint}")
 
 
 def _image_from_array(pixels: NDArray[Any]) -> OpenedImage:

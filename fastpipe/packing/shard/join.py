@@ -78,7 +78,7 @@ class IndexWriter:
         forms: samples by the form of their pixels.
         content: the hash of what decides which samples there are, and their order.
         stored_bytes: of the pictures in the shards.
-        jpeg_bytes: of the pictures as files.
+        jpeg_bytes: of the pictures as files, with those of lists, and of arrays.
         index_hash, index_file_hash, sources_hash: of the values of index.npy, of that file, and of
             sources.npy.
     """

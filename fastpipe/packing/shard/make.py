@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fastpipe.dataset.format.fields import LARGE_KINDS
 from fastpipe.dataset.format.layout import SOURCES_DTYPE, WORK_FOLDER, shard_name
 from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import ImageError, PackError, readable
@@ -31,6 +32,7 @@ from fastpipe.store.store import Store
 # A larger piece of a column is kept in a file.
 _MAX_PIECE_IN_MEMORY_BYTES = 4 << 20
 _COPY_BYTES = 1 << 20
+_MAX_JPEG_BYTES = 2**32 - 1  # that sources.npy can hold
 # A shard of more than so many times shard_size is continued in another tar.
 _MAX_SHARD_SIZES = 2
 
@@ -196,6 +198,10 @@ class ShardMaker:
                 if (field, part) in self._pieces:
                     self._pieces[field, part].write(data)
         jpeg_bytes = packed.jpeg_bytes or len(packed.data)
+        for kind, value in zip(self._context.kinds.values(), values, strict=True):
+            if kind in LARGE_KINDS:
+                jpeg_bytes += sum(len(member) for member in value.members)
+        jpeg_bytes = min(jpeg_bytes, _MAX_JPEG_BYTES)
         self._pieces[SOURCES].write(
             np.array((size_bytes, jpeg_bytes), SOURCES_DTYPE).tobytes()
         )

@@ -14,6 +14,7 @@ import numpy as np
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.layout import DATASET_FILE
+from fastpipe.dataset.format.pixel_form import NO_FORM
 from fastpipe.engine.engine import Engine
 from fastpipe.errors import DatasetError, format_count
 from fastpipe.machine.cpus import count_granted_cpus
@@ -57,6 +58,10 @@ def check_dataset(path: Place) -> Iterator[Check]:
         return  # nothing to decode
 
     command = f"verify {path}" if index.packed else f"pack {path} DST"
+    if len(index) == index.form_counts[NO_FORM]:
+        result = "not measured: no sample has an image of its own"
+        yield Check("decoding", result, Verdict.NOTE)
+        return
     try:
         images_per_s, problem = _measure_decoding(index)
     except DatasetError as error:
@@ -112,11 +117,10 @@ def _measure_decoding(index: Index) -> tuple[float, str]:
     Returns:
         The images/s, and how many failed and why the first did; "" if none did.
     """
-    count = min(_DECODED_IMAGES, len(index))
+    content = Content.with_images(index)
+    count = min(_DECODED_IMAGES, len(content))
     size = (_SIZE, _SIZE)
-    recipe = Recipe(
-        count, size, RandomResizedCrop(), 0.5, True, True, 0, Content.of(index)
-    )
+    recipe = Recipe(count, size, RandomResizedCrop(), 0.5, True, True, 0, content)
     plan = EpochPlan(recipe, 0).batch(0)
     images = np.empty((count, *size, 3), dtype=np.uint8)
     with closing(Engine(index, count_granted_cpus())) as engine:

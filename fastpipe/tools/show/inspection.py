@@ -266,7 +266,7 @@ def write_contact_sheet(
         # A crop would cut objects off.
         shown = f"whole, with {box_field.name}"
         crop = Letterbox(fill=BACKGROUND)
-    content = _with_images(index)
+    content = Content.with_images(index)
     recipe = Recipe(
         batch_size=min(count, len(content)),
         size=size,
@@ -304,15 +304,6 @@ def write_contact_sheet(
     sheet = contact_sheet(images, captions, title=[f"{title}, seed {seed}"])
     write_png(out, sheet)
     return len(captions), stats.replaced
-
-
-def _with_images(index: Index) -> Content:
-    """The samples that have an image, of which there is at least one."""
-    if NO_FORM not in index.form_counts:
-        return Content.of(index)
-    samples = np.flatnonzero(has_images(index.records)).astype(np.int64)
-    starts = np.array([0, len(samples)], dtype=np.int64)
-    return Content(index, samples, starts)
 
 
 def _with_boxes(
