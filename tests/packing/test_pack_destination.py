@@ -111,6 +111,29 @@ def test_the_lock_is_not_written_through_a_link(source: Path, tmp_path: Path) ->
     assert (tmp_path / "precious").read_bytes() == b"precious"
 
 
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.ENOENT, "Choose another folder$"),
+        (errno.EROFS, "Allow writing there, then run the same command again; or choose another"),
+        (errno.ENOSPC, "Make room, then"),
+        (errno.EIO, "Repair the disk, or allow writing and locks"),
+    ],
+)
+def test_a_folder_that_cannot_be_created(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, advice: str
+) -> None:
+    """As in /proc: the system's reason, and not another pack."""
+
+    def mkdir(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    words = f"cannot write to .*packed, or lock a file there: {os.strerror(code)}. {advice}"
+    with pytest.raises(PackError, match=words):
+        pack(source, tmp_path / "packed")
+
+
 def test_a_work_folder_elsewhere_is_not_used(source: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "packed").mkdir()
