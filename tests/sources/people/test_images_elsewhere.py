@@ -126,6 +126,33 @@ def test_masks_of_another_machine(tmp_path: Path) -> None:
     assert values(tmp_path, "mask")["images/a.jpg"][0][0] == 7
 
 
+@becomes(
+    "a slip in the folder of all paths: `birdx/1.jpg` beside `bird/` and `dog/1.jpg`",
+    "the file in `bird/`, which is said; a row without one is rejected",
+)
+def test_a_slip_in_a_folder(tmp_path: Path) -> None:
+    photos(tmp_path, "bird/a.jpg", "dog/b.jpg", "dog/c.jpg")
+    table = "path,label\nbirdx/a.jpg,bird\nbirdx/b.jpg,bird\n"
+    summary = pack_text(tmp_path, "a.csv", table, unlisted="drop")
+    assert labels(tmp_path) == {"bird/a.jpg": "bird"}
+    assert f"below {tmp_path.name}: bird; birdx/a.jpg is bird/a.jpg" in assumed(summary)[0]
+    ((path, why),) = summary.tally.rejected
+    assert path == "birdx/b.jpg"
+    assert why.startswith("no such file in the image root")
+    assert "; did you mean bird? (" in why
+    # The folder of the paths is there, and has none of the files.
+    table = "path,label\nbird/b.jpg,bird\nbird/c.jpg,bird\n"
+    with pytest.raises(PackError, match=r"bird/b\.jpg: no such file"):
+        pack_text(tmp_path, "b.csv", table, overwrite=True)
+
+
+def test_a_folder_that_is_left_out_is_shown_with_its_file(tmp_path: Path) -> None:
+    photos(tmp_path, "one/a.jpg", "two/b.jpg")
+    table = "path,label\nphotos/a.jpg,x\nphotos/b.jpg,y\n"
+    said = assumed(pack_text(tmp_path, "a.csv", table))
+    assert f"below {tmp_path.name}: one, two; photos/a.jpg is one/a.jpg" in said[0]
+
+
 @becomes("paths of another machine, with no such files here", "refused", "--image-root FOLDER")
 def test_paths_without_files(tmp_path: Path) -> None:
     photos(tmp_path, "x/other.jpg")
@@ -154,7 +181,7 @@ def test_a_form_for_results_is_no_table_of_labels(tmp_path: Path) -> None:
     assert labels(tmp_path) == {"train/a.jpg": "1", "train/b.jpg": "0"}
     assert (
         assumed(summary)[1]
-        == "tables: sampleSubmission.csv is not read, for it is called like a form for results"
+        == "tables: sampleSubmission.csv is not read, for it is called like results or a form for them"
     )
     with pytest.raises(
         PackError, match=r"pass the file that lists the images, such as .*train\.csv"
