@@ -151,8 +151,9 @@ def parse_class_list(data: BaseDataset, classes: object) -> tuple[list[str], lis
     classes_now = zip(data.classes, data.class_counts, new_labels, strict=True)
     for name, count, label in classes_now:
         if count and label == NO_LABEL:
+            verb = "is" if count == 1 else "are"
             raise ConfigError(
-                f"with_classes: {format_count(count, 'sample')} of {data.path} are of the class "
+                f"with_classes: {format_count(count, 'sample')} of {data.path} {verb} of the class "
                 f"{name!r}, which is not among the {len(names):,} names. "
                 f"{_missing_class_advice(data, name, names)}"
             )
