@@ -397,7 +397,8 @@ def test_a_key_comes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             writer.add(file, 0, key=f"key {number}")
             for again in (0, number // 2, number):
                 with pytest.raises(
-                    ConfigError, match=f"key 'key {again}': an earlier sample has it"
+                    ConfigError,
+                    match=f"key 'key {again}' of sample {number + 1}: an earlier sample",
                 ):
                     writer.add(file, 1, key=f"key {again}")
     data = fastpipe.open(tmp_path / "dst")

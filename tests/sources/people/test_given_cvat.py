@@ -104,7 +104,7 @@ def test_subsets(tmp_path: Path) -> None:
     ]
     file = write(source / "annotations.xml", annotations(*images))
     for root in (source, file):
-        with pytest.raises(PackError, match="has the splits Train, Validation: --split picks one"):
+        with pytest.raises(PackError, match="has the splits Train, Validation; pass one of them"):
             fastpipe.pack(root, tmp_path / "none")
         boxes, _ = packed_objects(root, tmp_path / "packed", split="Train")
         assert boxes == {"images/a.jpg": [("dog", [2, 3, 10, 12.5])]}

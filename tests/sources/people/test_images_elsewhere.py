@@ -214,7 +214,7 @@ def test_splits_in_paths(tmp_path: Path, name: str) -> None:
     sources = [root / name, *([root] if name == "metadata.csv" else [])]
     for source in sources:
         with pytest.raises(
-            PackError, match="has the splits test, train in the folders of its paths: --split picks"
+            PackError, match="has the splits test, train in the folders of its paths; pass one"
         ):
             fastpipe.pack(source, tmp_path / "packed")
         for split, expected in {
@@ -227,7 +227,7 @@ def test_splits_in_paths(tmp_path: Path, name: str) -> None:
             assert assumed(summary) == summary.stray == []
         fastpipe.pack(source, tmp_path / "packed", split="all", overwrite=True)
         assert len(labels(tmp_path)) == 3
-        with pytest.raises(PackError, match=r"--split dev: .* has the splits test, train"):
+        with pytest.raises(PackError, match=r"^split: .* has the splits test, train .*, got .dev."):
             fastpipe.pack(source, tmp_path / "packed", split="dev", overwrite=True)
 
 
