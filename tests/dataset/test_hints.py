@@ -131,6 +131,14 @@ def test_a_dataset_of_python_is_answered_with_the_writer() -> None:
         fastpipe.loader(Photos())  # type: ignore[arg-type]
 
 
+def test_a_dataset_of_python_has_its_article() -> None:
+    class ImageFolder(Photos):
+        root = "photos/train"
+
+    with pytest.raises(ConfigError, match=r"got an ImageFolder, .*fastpipe pack photos/train DST"):
+        fastpipe.loader(ImageFolder())  # type: ignore[arg-type]
+
+
 def test_a_missing_file_of_keys(flat: Path, tmp_path: Path) -> None:
     words = failed(2, "remove", flat, "--keys", tmp_path / "bad.txt")
     assert "bad.txt does not exist; expected a text file with a source path on each line" in words

@@ -220,7 +220,7 @@ def _choose_files(
                 folder = root / files[0].removesuffix(path)
             raise PackError(
                 f"{readable(table)}: {readable(path)} may be {first_paths(files)}, which lie below "
-                f"{readable(str(root))}. Write the path of one into the table, or say which folder "
+                f"{_shown_folder(root)}. Write the path of one into the table, or say which folder "
                 f"has the images, such as --image-root {readable(str(folder))}"
             )
         chosen[path] = candidate_files[0]
@@ -230,7 +230,7 @@ def _choose_files(
     if len(folders) == 1:
         option = f"--image-root {readable(str(root / folders[0]))}"
     text = (
-        f"images: {len(chosen):,} are in folders below {readable(root.name)}: "
+        f"images: {len(chosen):,} are in folders below {_shown_folder(root)}: "
         f"{first_paths(folders)}"
     )
     for path, file in chosen.items():
@@ -240,6 +240,11 @@ def _choose_files(
             text += f"; {readable(path)} is {readable(file)}"
             break
     return FilePlaces(Assumption(text, option), files=chosen)
+
+
+def _shown_folder(root: Path) -> str:
+    """The name of a folder, also of "." and ".."."""
+    return readable(os.path.basename(os.path.abspath(root)))
 
 
 def _is_in_split(file: str, split: str | None) -> bool:

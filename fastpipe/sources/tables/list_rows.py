@@ -127,7 +127,7 @@ def list_rows(
             values = unlisted.values
             lister.add_rows(Row(path, values, path=path) for path in without_row)
         elif unlisted.choice is None:
-            assumptions += assume_unlisted_dropped(without_row, len(lister.sources))
+            assumptions += assume_unlisted_dropped(without_row)
 
     lister.notes.flush()
     stray = []

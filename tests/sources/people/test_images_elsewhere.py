@@ -146,6 +146,15 @@ def test_a_slip_in_a_folder(tmp_path: Path) -> None:
         pack_text(tmp_path, "b.csv", table, overwrite=True)
 
 
+def test_the_folder_above_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos(tmp_path / "set", "one/a.png", "two/b.png", "two/c.png")
+    (tmp_path / "set/lists").mkdir()
+    (tmp_path / "set/lists/a.csv").write_text(NIH)
+    monkeypatch.chdir(tmp_path / "set/lists")
+    summary = fastpipe.pack("a.csv", tmp_path / "packed", image_root="..")
+    assert any("images: 3 are in folders below set: one, two" in text for text in assumed(summary))
+
+
 def test_a_folder_that_is_left_out_is_shown_with_its_file(tmp_path: Path) -> None:
     photos(tmp_path, "one/a.jpg", "two/b.jpg")
     table = "path,label\nphotos/a.jpg,x\nphotos/b.jpg,y\n"
