@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from fastpipe.errors import ConfigError, nearest_name
+from fastpipe.errors import ConfigError, format_count, nearest_name
 
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=type)
+# A text, or a function of an argument's value that returns it.
+Advice = str | Callable[[object], str]
+# Transforms of torchvision and timm that take Pillow's image and no tensor, by their names: a
+# program that has passed one has imported its library, and fastpipe need not.
+_FROM_PILLOW = (
+    "ToTensor",
+    "PILToTensor",
+    "MaybeToTensor",
+    "MaybePILToTensor",
+    "ToNumpy",
+)
 
 
 def by_single_name(by_names: Mapping[str, str]) -> dict[str, str]:
@@ -26,23 +37,42 @@ def by_single_name(by_names: Mapping[str, str]) -> dict[str, str]:
     return texts
 
 
+def advise_single_transform(transform: object) -> str:
+    """What to write with a transform of single images, which no loader takes."""
+    images = ', images="pil"' if _wants_pillow(transform) else ""
+    return (
+        f"torch's DataLoader(fastpipe.open(FOLDER).with_transform(transform{images}))"
+    )
+
+
+def _wants_pillow(transform: object) -> bool:
+    """Whether a transform, or one in it, makes a tensor of Pillow's image, and takes no tensor."""
+    if type(transform).__name__ in _FROM_PILLOW:
+        return True
+    parts = getattr(transform, "transforms", ())
+    return isinstance(parts, (list, tuple)) and any(map(_wants_pillow, parts))
+
+
 def refuse(
     function: str,
-    names: Iterable[str],
+    unknown: Mapping[str, object],
     known: Collection[str],
-    instead: Mapping[str, str] | None = None,
+    instead: Mapping[str, Advice] | None = None,
 ) -> None:
     """Raises for the first name: ConfigError if `instead` says what to write, else TypeError.
 
     Args:
         function: as the user calls it, such as "fastpipe.loader".
-        names: arguments that the function does not have.
+        unknown: arguments that the function does not have, and their values.
         known: the arguments that it has.
-        instead: names of arguments elsewhere -> what to write in this function.
+        instead: names of arguments elsewhere -> what to write in this function, or a function of
+            the argument's value that says so.
     """
-    for name in names:
+    for name, value in unknown.items():
         if instead and name in instead:
-            raise ConfigError(f"{function}() has no argument {name}: {instead[name]}")
+            advice = instead[name]
+            text = advice(value) if callable(advice) else advice
+            raise ConfigError(f"{function}() has no argument {name}: {text}")
         near = nearest_name(name, known)
         hint = f"; it has {', '.join(known)}"
         if near is not None:
@@ -51,7 +81,7 @@ def refuse(
 
 
 def refusing_unknown(
-    name: str, instead: Mapping[str, str] | None = None
+    name: str, instead: Mapping[str, Advice] | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator: the function answers an argument that it does not have with the one to pass.
 
@@ -70,7 +100,9 @@ def refusing_unknown(
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            unknown = [key for key in kwargs if key not in parameters]
+            unknown = {
+                key: value for key, value in kwargs.items() if key not in parameters
+            }
             refuse(name, unknown, parameters, instead)
             num_passed = len(args) - num_self
             if num_passed > most_positional and not takes_any_number:
@@ -101,5 +133,5 @@ def _refuse_position(
     if len(known) > most:
         by_name = f"; pass the others by name, such as {known[most]}={passed[most]!r}"
     raise TypeError(
-        f"{function}() takes {most} arguments by position, got {len(passed)}{by_name}"
+        f"{function}() takes {format_count(most, 'argument')} by position, got {len(passed)}{by_name}"
     )

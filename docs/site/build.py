@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 SITE = Path(__file__).resolve().parent
@@ -14,9 +15,12 @@ OPTIONS = ("-W", "--keep-going", "-n", "-q", "-E")
 
 
 def build(folder: Path) -> None:
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-c", SITE, *OPTIONS, DOCS, folder]
-    if subprocess.run(command).returncode != 0:
-        sys.exit("the site has errors: see above")
+    # Sphinx's own cache would lie in the site, and be published with it.
+    with tempfile.TemporaryDirectory() as cache:
+        folders = ["-d", cache, "-c", SITE, DOCS, folder]
+        command = [sys.executable, "-m", "sphinx", "-b", "html", *OPTIONS, *folders]
+        if subprocess.run(command).returncode != 0:
+            sys.exit("the site has errors: see above")
 
 
 if __name__ == "__main__":

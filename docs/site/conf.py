@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import pkgutil
 import re
 import shutil
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.util.inspect import stringify_signature
 
 DOCS = Path(__file__).resolve().parent.parent
 ROOT = DOCS.parent
@@ -59,40 +64,119 @@ html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
 copybutton_exclude = ".linenos, .gp, .go"
 
-# Links of pages to files of the checkout that are no pages: the site has copies of these files.
+# Links of pages to files that are no pages: the site has copies of these files.
 _linked_files: set[Path] = set()
+# The pages as Markdown, for programs, by the name of the page.
+_markdown: dict[str, str] = {}
+# Link or picture: text, target.
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+_BLOCK = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
+_API_BLOCK = re.compile(r"^```\{eval-rst\}\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
+_API_NAME = re.compile(r"^\.\. auto(\w+):: ([\w.]+)(?:\(\))?$((?:\n   :.*)*)", re.MULTILINE)
 
 
 def prepare_page(app: Sphinx, docname: str, source: list[str]) -> None:
     """Puts generated text into a page, and points its links to files outside docs to copies."""
     if docname == "reference/command-line":
         source[0] = source[0].replace(COMMANDS_HERE, describe_commands())
-    _markdown[docname] = source[0]
     page = Path(app.env.doc2path(docname))
     to_site = "../" * docname.count("/")
 
-    def rewrite(link: re.Match[str]) -> str:
+    def rewrite_for_html(link: re.Match[str]) -> str:
         text, target = link.groups()
-        path = (page.parent / target.partition("#")[0]).resolve()
-        if re.match(r"[a-z]+:", target) or path.is_relative_to(DOCS):
+        path = _linked_file(page, target)
+        if path is None or path.is_relative_to(DOCS):
             return link[0]
         if path.is_dir():
-            path = path / "README.md"
-            if not path.exists():
-                return text
-        if not path.exists():
-            return link[0]  # MyST warns of it
-        _linked_files.add(path)
-        return f'<a href="{to_site}files/{path.relative_to(ROOT)}">{text}</a>'
+            return text
+        return f'<a href="{to_site}{_copy_of(path)}">{text}</a>'
 
-    # Code is left alone.
-    pieces = re.split(r"(^```.*?^```)", source[0], flags=re.MULTILINE | re.DOTALL)
-    pieces[::2] = [re.sub(r"\[([^\]]*)\]\(([^)\s]+)\)", rewrite, text) for text in pieces[::2]]
-    source[0] = "".join(pieces)
+    def rewrite_for_copy(link: re.Match[str]) -> str:
+        text, target = link.groups()
+        path = _linked_file(page, target)
+        if path is None or (path.suffix == ".md" and path.is_relative_to(DOCS)):
+            return link[0]
+        if path.is_dir():
+            return text
+        return f"[{text}]({to_site}{_copy_of(path)})"
+
+    _markdown[docname] = _in_text(_with_docstrings(source[0]), rewrite_for_copy)
+    source[0] = _in_text(source[0], rewrite_for_html)
 
 
-# The pages as Markdown, as they are read, for llms.txt.
-_markdown: dict[str, str] = {}
+def _in_text(markdown: str, rewrite: Callable[[re.Match[str]], str]) -> str:
+    """Markdown with other links. Code is left alone."""
+    pieces = _BLOCK.split(markdown)
+    pieces[::2] = [_LINK.sub(rewrite, text) for text in pieces[::2]]
+    return "".join(pieces)
+
+
+def _linked_file(page: Path, target: str) -> Path | None:
+    """The file or folder that a link of a page leads to; None: another site, or MyST warns of it."""
+    if re.match(r"[a-z]+:", target) or target.startswith("#"):
+        return None
+    path = (page.parent / target.partition("#")[0]).resolve()
+    if path.is_dir() and (path / "README.md").exists():
+        path = path / "README.md"
+    return path if path.exists() else None
+
+
+def _copy_of(path: Path) -> str:
+    """The place in the site of a file that is no page, which `copy_linked_files` puts there."""
+    _linked_files.add(path)
+    return f"files/{path.relative_to(ROOT)}"
+
+
+def _with_docstrings(markdown: str) -> str:
+    """A page in which Sphinx's directives are the signatures and docstrings that it shows for them."""
+
+    def describe_block(block: re.Match[str]) -> str:
+        sections = []
+        for name in _API_NAME.finditer(block[1]):
+            sections += _describe_name(name[2], name[3])
+        return "\n\n".join(sections) + "\n"
+
+    return _API_BLOCK.sub(describe_block, markdown)
+
+
+def _describe_name(name: str, options: str) -> Iterator[str]:
+    """A Markdown section for a public name, and for those of its members that the page shows."""
+    value = pkgutil.resolve_name(name)
+    yield _describe_value(name, value)
+    shown = re.search(r":members:(.*)", options)
+    if shown is None:
+        return
+    names = _words_in(shown[1]) or _documented_members(value)
+    left_out = re.search(r":exclude-members:(.*)", options)
+    for member in names:
+        if left_out is None or member not in _words_in(left_out[1]):
+            yield _describe_value(f"{name}.{member}", getattr(value, member))
+
+
+def _documented_members(value: type) -> list[str]:
+    """The public methods and properties of a class, which Sphinx shows if the page lists none."""
+    kinds = (property, functools.cached_property, classmethod, staticmethod)
+    names = []
+    for name, member in vars(value).items():
+        is_shown = inspect.isroutine(member) or isinstance(member, kinds)
+        if is_shown and not name.startswith("_") and inspect.getdoc(member):
+            names.append(name)
+    return names
+
+
+def _words_in(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
+
+
+def _describe_value(name: str, value: Any) -> str:
+    signature = ""
+    if callable(value):
+        try:
+            signature = stringify_signature(inspect.signature(value))
+        except (TypeError, ValueError):  # an exception, or a class of C
+            pass
+    text = inspect.getdoc(value) or ""
+    return f"## {name}\n\n```python\n{name}{signature}\n```\n\n{text}"
 
 
 def write_markdown(app: Sphinx, error: Exception | None) -> None:
@@ -139,6 +223,6 @@ def copy_linked_files(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", prepare_page)
     app.connect("autodoc-process-docstring", escape_stars, priority=400)  # before napoleon
-    app.connect("build-finished", copy_linked_files)
     app.connect("build-finished", write_markdown)
+    app.connect("build-finished", copy_linked_files)
     return {"parallel_read_safe": False}

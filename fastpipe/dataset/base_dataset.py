@@ -20,6 +20,7 @@ from fastpipe.errors import ConfigError, did_you_mean
 from fastpipe.plan.content import ColumnReader, Content
 
 _NAMES_OF_PATHS = ("path", "paths", "filename", "file_name", "filepath")
+_NAMES_OF_CLASSES = ("class", "classes", "class_name", "category", "target", "labels")
 _OWN_COLUMNS = ("label", *PICTURE, "id", "key", "source")
 
 
@@ -166,6 +167,11 @@ class BaseDataset:
         """
         if name in _NAMES_OF_PATHS:
             return "; the source path of a sample is 'key'"
+        if name in _NAMES_OF_CLASSES and self.classes:
+            return (
+                "; the class of a sample is 'label', a number: data.classes has the names, and "
+                f"data.only({self.classes[:1]!r}) chooses the samples of a class"
+            )
         near = did_you_mean(name, known)
         if not self.index.packed:
             return f". It is not packed: `fastpipe pack` keeps captions and other members of tars{near}"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastpipe.arrays import Bools, Float64s, Int64s, Uint64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import Column, spans
+from fastpipe.dataset.comparing import Labels
 from fastpipe.dataset.format.sample_layout import key_hashes
 from fastpipe.errors import ConfigError, did_you_mean, first_names
 from fastpipe.plan.content import Content
@@ -30,7 +31,8 @@ class Columns(Mapping[str, Any]):
         self._ids = slice(start, stop)
 
     def __getitem__(self, name: str) -> Any:
-        return self._data.column(name)[self._ids]
+        values = self._data.column(name)[self._ids]
+        return values.view(Labels) if name == "label" else values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._data.columns)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.arrays import Int64s
+from fastpipe.dataset.comparing import refuse_text_in
 from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.open_file import OpenFile, Rows
 from fastpipe.errors import ConfigError, DatasetError, in_one_line
@@ -172,6 +173,9 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(
         self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
     ) -> Any:
+        for value in inputs:
+            if value is not self:
+                refuse_text_in(ufunc, self._name, self, value)
         arrays = []
         for value in inputs:
             if isinstance(value, Column):

@@ -592,9 +592,15 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             if content.mixed:
                 empty_share = int(np.argmin(counts))
                 share = f" of share {empty_share}, and a mixture needs some of each"
+            by_class = ""
+            # The usual cause that is no error in itself: np.isin(labels, ["cat"]) is always False.
+            if method == "select" and self.classes:
+                by_class = (
+                    f". To choose classes by name: data.only({self.classes[:1]!r})"
+                )
             raise ConfigError(
                 f"{method}: none of the {len(self):,} samples of {self.path} is left{share}; "
-                "choose more"
+                f"choose more{by_class}"
             )
         # A share of a mixture is a run of ids, in whatever order the user chose the samples.
         if content.mixed:

@@ -142,9 +142,11 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
             key = value if isinstance(value, str) else getattr(value, "name", value)
             pairs.append((key, value))
     if not pairs:
+        # One name that is not in a list; a comma alone makes a tuple.
+        meant = f"; write fields=({fields!r},)" if isinstance(fields, str) else ""
         raise ConfigError(
             f"fields: expected names, for example {known[:2]!r}, or keys and names, "
-            f"{{'pixel_values': 'image', 'labels': 'label'}}; got {fields!r}"
+            f"{{'pixel_values': 'image', 'labels': 'label'}}; got {fields!r}{meant}"
         )
     return pairs
 

@@ -23,7 +23,7 @@ from fastpipe.arrays import Float64s, Int64s, Uint64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.choosing import hash_pictures, to_array
 from fastpipe.dataset.format.parts import starts_of
-from fastpipe.errors import ConfigError, choice, first_names
+from fastpipe.errors import ConfigError, choice, first_names, format_count
 from fastpipe.plan.draws import Stream, key, uniform
 
 _LOG = logging.getLogger("fastpipe")
@@ -85,13 +85,13 @@ def warn_of_missing_classes(
         counts = zip(data.classes, data.class_counts, side.class_counts, strict=True)
         for class_name, count, side_count in counts:
             if count and not side_count:
-                missing.append(f"{class_name!r} ({count:,} samples)")
+                missing.append(f"{class_name!r} ({format_count(count, 'sample')})")
         if missing:
             _LOG.warning(
-                "%s: %s has none of %d classes: %s; %s",
+                "%s: %s has no sample of %s: %s; %s",
                 fold,
                 name,
-                len(missing),
+                format_count(len(missing), "class"),
                 first_names(missing, _MAX_CLASSES_SHOWN),
                 remedy,
             )

@@ -19,7 +19,7 @@ from fastpipe.dataset.choosing import suggest_class, to_array
 from fastpipe.dataset.column_values import DerivedColumn, UserColumn, spans
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.selection import Relabelling, Selection
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, format_count, nearest_name
 
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames
@@ -73,10 +73,17 @@ def choose_classes(data: BaseDataset, classes: object) -> tuple[Int64s, list[int
     """
     if not isinstance(classes, (list, tuple)) or not classes:
         raise ConfigError(
-            f"only: expected names of classes, for example {data.classes[:2]!r}, got {classes!r}"
+            f"only: expected a list of names of classes, for example {data.classes[:2]!r}, got "
+            f"{classes!r}{_only_hint(data, classes)}"
         )
     known = data.class_to_idx
     for name in classes:
+        name_of_label = _name_of_label(data, name)
+        if name_of_label is not None:
+            raise ConfigError(
+                f"only: expected names of classes, got the number {name}; write "
+                f"data.only([{name_of_label!r}]), or data.only([data.classes[{name}]])"
+            )
         if not isinstance(name, str) or name not in known:
             hint = suggest_class(name, data.classes)
             raise ConfigError(f"only: {data.path} has no class {name!r}{hint}")
@@ -96,6 +103,23 @@ def choose_classes(data: BaseDataset, classes: object) -> tuple[Int64s, list[int
         is_chosen = new_labels_of_span != NO_LABEL
         ids.append(span[is_chosen])
     return np.concatenate(ids), new_labels[:-1].tolist()
+
+
+def _only_hint(data: BaseDataset, classes: object) -> str:
+    """The end of a message about one class that is not in a list: the list to write."""
+    if isinstance(classes, str):
+        name = nearest_name(classes, data.classes)
+    else:
+        name = _name_of_label(data, classes)
+    return "" if name is None else f"; write data.only([{name!r}])"
+
+
+def _name_of_label(data: BaseDataset, value: object) -> str | None:
+    """The name of the class with this number; None: no class has it, or it is no number."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        return None
+    label = int(value)
+    return data.classes[label] if 0 <= label < len(data.classes) else None
 
 
 def parse_class_list(data: BaseDataset, classes: object) -> tuple[list[str], list[int]]:
@@ -127,12 +151,23 @@ def parse_class_list(data: BaseDataset, classes: object) -> tuple[list[str], lis
     classes_now = zip(data.classes, data.class_counts, new_labels, strict=True)
     for name, count, label in classes_now:
         if count and label == NO_LABEL:
+            verb = "is" if count == 1 else "are"
             raise ConfigError(
-                f"with_classes: {count:,} samples of {data.path} are of the class {name!r}, which "
-                f"is not among the {len(names):,} names{suggest_class(name, names)}. Add it, or "
-                "leave its samples out: data.only(classes)"
+                f"with_classes: {format_count(count, 'sample')} of {data.path} {verb} of the class "
+                f"{name!r}, which is not among the {len(names):,} names. "
+                f"{_missing_class_advice(data, name, names)}"
             )
     return names, new_labels
+
+
+def _missing_class_advice(data: BaseDataset, name: str, names: Sequence[str]) -> str:
+    """What to do about a class of the dataset that a user's list of classes lacks."""
+    # A name that no sample has and that is like this one is the user's slip.
+    unknown = [other for other in names if other not in data.class_to_idx]
+    near = nearest_name(name, unknown)
+    if near is not None:
+        return f"The list has {near!r}, which {data.path} does not have; did you mean {name!r}?"
+    return "Add it, or leave its samples out: data.only(classes)"
 
 
 def class_list_by_number(

@@ -8,8 +8,8 @@ from fastpipe.arguments import by_single_name
 from fastpipe.errors import did_you_mean
 
 _INSTEAD_BY_NAMES = {
-    "map": "pass crop=, hflip= and augment= to fastpipe.loader, or for single images use "
-    "data.with_transform(function)",
+    "map": "for a new column use data.with_column(name, values); for images pass crop=, hflip= and "
+    "augment= to fastpipe.loader; for single images use data.with_transform(function)",
     "filter": "use data.select(lambda columns: columns['width'] > 64)",
     "train_test_split random_split": "use train, val = data.fold(0, of=5)",
     "shuffle": "fastpipe.loader shuffles in each epoch; leave it out",

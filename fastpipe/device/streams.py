@@ -379,9 +379,11 @@ def stream_of(device: object) -> Stream:
     try:
         chosen = torch.device("cpu" if device is None else device)  # type: ignore[call-overload]
     except (RuntimeError, TypeError) as problem:
+        is_gpu = isinstance(device, str) and device.lower() in ("gpu", "nvidia")
+        meant = '. Write device="cuda"' if is_gpu else ""
         raise ConfigError(
             'device: expected "cpu", "cuda", "cuda:1", "mps", "xpu" or another device of torch, or '
-            f"of an extension of torch that has been imported, got {device!r}"
+            f"of an extension of torch that has been imported, got {device!r}{meant}"
         ) from problem
     if chosen.type == "cpu":
         return Stream()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.fields import CLASS_KINDS
+from fastpipe.errors import format_count
 
 if TYPE_CHECKING:
     from fastpipe.loading.loader import Loader
@@ -119,7 +120,10 @@ def _describe_difference(
     if moved:
         name = moved[0]
         num_others = len(moved) - 1
-        others = f", and so are {num_others:,} more" if num_others else ""
+        others = ""
+        if num_others:
+            verb = "has" if num_others == 1 else "have"
+            others = f"; {format_count(num_others, 'other class')} {verb} another number, too"
         return (
             f"{name!r} is {evaluation_numbers[name]} in evaluation and {training_numbers[name]} in "
             f"training{others}"

@@ -62,7 +62,10 @@ from fastpipe.plan.texts import Text
 _WORKERS_HINT = (
     "workers are threads in this process; the default is the number of CPUs granted"
 )
-_SEED_HINT = "the same seed gives the same batches; the default is 0"
+_SEED_HINT = (
+    "the same seed gives the same batches; the default is 0. For other batches in each run: "
+    "seed=torch.initial_seed()"
+)
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
@@ -282,7 +285,7 @@ def loader(
     sampling = parse_sampler(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
     check_together(dataset, recipe, augments, form, labelled=sampling.labelled)
     if sampling.ordered and shuffle:
-        raise conflict_error("shuffle + ordered sampler")
+        raise conflict_error("shuffle + ordered sampler", type(sampler).__name__)
     if buckets is not None and sampling.by_class is not None:
         raise conflict_error("buckets + PerClass")
     if sampling.listed is not None and epoch_size is not None:

@@ -68,9 +68,12 @@ def warn_unpacked(index: Index) -> None:
     text = f"{index.path} is not packed: its {len(index):,} images are read where they lie."
     converted = int(index.counts["converted"])
     if converted:
+        are_none = f"{converted:,} of them are no baseline JPEGs or PNGs, so they are"
+        if converted == 1:
+            are_none = "1 of them is no baseline JPEG or PNG, so it is"
         text += (
-            f" {converted:,} of them are no baseline JPEGs or PNGs, so they are converted again in "
-            "each epoch, which takes several times as long as decoding."
+            f" {are_none} converted again in each epoch, which takes several times as long as "
+            "decoding."
         )
     _LOG.warning(
         f"{text} `fastpipe pack` stores all of them once, so that a loader decodes only the part "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fastpipe.arguments import by_single_name
+from fastpipe.arguments import Advice, advise_single_transform, by_single_name
 
 # Some arguments of other loaders are another argument here, or a method of the dataset.
 _INSTEAD_BY_NAMES = {
-    "collate_fn": "the loader collates images in C++, directly in the batch; combine tensors "
-    "after the loader",
+    "collate_fn": "the loader collates images in C++, directly in the batch. fields= says what a "
+    "batch has, and prepare=, a function of the batch's other fields, tokenizes or combines them",
     "worker_init_fn": "workers are C++ threads that run no Python; all randomness comes from seed=",
     "persistent_workers multiprocessing_context": "there are no worker processes, and threads "
     "live as long as the loader; leave it out",
@@ -20,9 +20,6 @@ _INSTEAD_BY_NAMES = {
     "num_replicas": "pass world_size=; with torch.distributed both it and rank= are known",
     "dataset root path folder urls": "pass a dataset of fastpipe.open, or the folder, as the "
     "first argument",
-    "transform transforms": "pass crop=, hflip= and size=, and as augment= what is for the batch "
-    "of tensors. For single images use torch's "
-    "DataLoader(fastpipe.open(FOLDER).with_transform(transform))",
     "target_transform": "pass fastpipe.open(DATA).with_labels(labels) as the data, or change the "
     "labels of batches",
     "samples subset indices filter": "pass fastpipe.open(DATA).select(...) as the data, with "
@@ -56,5 +53,17 @@ _INSTEAD_BY_NAMES = {
     "mirror horizontal_flip": "pass hflip=",
 }
 
+
+def _instead_of_transform(transform: object) -> str:
+    return (
+        "pass crop=, hflip= and size=, and as augment= what is for the batch of tensors. For "
+        f"single images use {advise_single_transform(transform)}"
+    )
+
+
 # The same by single name.
-INSTEAD = by_single_name(_INSTEAD_BY_NAMES)
+INSTEAD: dict[str, Advice] = {
+    **by_single_name(_INSTEAD_BY_NAMES),
+    "transform": _instead_of_transform,
+    "transforms": _instead_of_transform,
+}

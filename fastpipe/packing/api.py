@@ -304,7 +304,8 @@ def add(
     """
     choice("by", by, CHOICES["by"])
     choice("changed", changed, CHOICES["changed"])
-    unknown = sorted(options.keys() - set(ADD_OPTIONS))
+    names = sorted(options.keys() - set(ADD_OPTIONS))
+    unknown = {name: options[name] for name in names}
     known = ("by", "changed", "executor", "address", *ADD_OPTIONS)
     of_pack = inspect.signature(pack).parameters
     refuse("fastpipe.add", unknown, known, dict.fromkeys(of_pack, _NOT_OF_ADD))

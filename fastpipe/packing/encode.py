@@ -86,7 +86,8 @@ def encode(
     """
     of_loader = inspect.signature(make_loader).parameters.keys() - _INSTEAD.keys()
     known = ["data", "model", "out", "field", *sorted(of_loader - {"data"})]
-    refuse("fastpipe.encode", sorted(options.keys() - of_loader), known, _INSTEAD)
+    unknown = {name: value for name, value in options.items() if name not in of_loader}
+    refuse("fastpipe.encode", unknown, known, _INSTEAD)
     if not callable(model):
         raise ConfigError(f"model: expected a function or a module, got {model!r}")
     batch_size = whole("batch_size", batch_size, least=1, most=2**20)

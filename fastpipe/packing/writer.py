@@ -116,7 +116,7 @@ class Writer:
         classes_from: ClassesFrom | None = None,
         **options: Any,
     ) -> None:
-        unknown = sorted(options.keys() - _OPTIONS)
+        unknown = {name: options[name] for name in sorted(options.keys() - _OPTIONS)}
         known = ("dst", "fields", "classes", "classes_from", *sorted(_OPTIONS))
         refuse("fastpipe.Writer", unknown, known, _INSTEAD)
         self._kinds = _check_kinds(fields or {})
@@ -221,8 +221,10 @@ class Writer:
         self._check_complete()
         if key is not None and key in self._keys:
             raise ConfigError(
-                f"key {key!r}: an earlier sample has it; expected each key once, for samples are "
-                "chosen, added and removed by their keys"
+                f"key {key!r} of sample {series.count}: an earlier sample has it; expected each key "
+                "once, for samples are chosen, added and removed by their keys. Pass another key, "
+                "or leave key out: the path of the image, or the number of the sample, is then "
+                "the key"
             )
 
         name = key

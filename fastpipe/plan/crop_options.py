@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, get_args
 
+from fastpipe.arguments import advise_single_transform
 from fastpipe.errors import ConfigError, real_number, whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import (
@@ -34,7 +35,7 @@ _DEFAULTS = (0, "constant", "bilinear")  # of these options; also False, which e
 _NOT_A_CROP = (
     ". crop= says only which part of an image becomes the row: pass mirroring as hflip=, and what "
     "comes after as augment=, which gets the batch of tensors. A transform of single images works "
-    "with torch's DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
+    "with "
 )
 
 
@@ -201,7 +202,9 @@ def _describe_equivalent(crop: object) -> str:
         kind = getattr(crop, "__name__", type(crop).__name__)
     name = _CLASS_NAMES.get(kind.lower().replace("_", ""))
     if name is None:
-        return _NOT_A_CROP if callable(crop) else ""
+        if not callable(crop):
+            return ""
+        return _NOT_A_CROP + advise_single_transform(crop)
     size = getattr(crop, "size", None)
     if name == "Resize" and isinstance(size, int):
         return (

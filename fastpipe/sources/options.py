@@ -16,6 +16,7 @@ from fastpipe.sources.annotations.run_lengths import RUN_ORDERS
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.field_columns import FieldColumn, parse_fields
 from fastpipe.sources.files import SourcePath, source_path
+from fastpipe.sources.folders.splits import describe_splits
 from fastpipe.sources.listing import SHOWN, STORED
 from fastpipe.sources.path_labels import compile_label_pattern
 from fastpipe.store.remote.options import RemoteOptions
@@ -276,14 +277,14 @@ def pick_split(split: str | None, splits: Collection[str], root: SourcePath) -> 
         return next(iter(splits))
     if split is not None and split in splits:
         return split
-    names = [readable(name) or "(files that say none)" for name in sorted(splits)]
-    option = ""
-    if split is not None:
-        option = f"--split {split}: "
-    raise PackError(
-        f"{option}{readable(root)} has the splits {', '.join(names) or '(none)'}: --split "
-        "picks one"
-    )
+    names = sorted(name for name in splits if name)
+    shown = readable(root)
+    if not names:
+        raise PackError(f"{shown} has no splits; leave it out", option="split")
+    problem = describe_splits(names, split)
+    if "" in splits:
+        problem = f"{problem} (some files say none)"
+    raise PackError(f"{shown} {problem}", option="split")
 
 
 def quote_for_shell(text: str) -> str:

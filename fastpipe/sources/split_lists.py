@@ -27,6 +27,7 @@ from fastpipe.sources.files import SourcePath, names_in, open_binary, shared_fol
 from fastpipe.sources.folders.splits import (
     FEW,
     count_shared,
+    describe_splits,
     find_split,
     first_paths,
     split_in_path,
@@ -263,8 +264,9 @@ def _choose(split_list: _SplitList, requested: str | None, shown: str) -> str:
         if requested in (None, ALL):
             return ALL
         raise PackError(
-            f"--split {requested}: {shown} has names of images without a split, and all of them are "
-            "packed; leave --split out"
+            f"{shown} has names of images without a split, and all of them are packed; leave it "
+            f"out; got {readable(str(requested))!r}",
+            option="split",
         )
     if requested == ALL:
         return ALL
@@ -274,12 +276,9 @@ def _choose(split_list: _SplitList, requested: str | None, shown: str) -> str:
     elif len(splits) == 1:
         chosen = splits[0]
     if chosen is None:
-        option = ""
-        if requested is not None:
-            option = f"--split {requested}: "
+        problem = describe_splits(splits, requested)
         raise PackError(
-            f"{option}{shown} has the splits {', '.join(map(readable, splits))}: --split picks one, "
-            f"--split {ALL} packs all images that it names"
+            f"{shown} {problem}; {ALL!r} packs all images that it names", option="split"
         )
     return chosen
 

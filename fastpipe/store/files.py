@@ -19,6 +19,8 @@ LOCK_FILE = "lock"
 # its lock service. 524 is ENOTSUPP, which the kernel should keep to itself; some file systems let
 # it out.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, 524}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_NOT_ALLOWED = {errno.EROFS, errno.EACCES, errno.EPERM}
 _log = logging.getLogger("fastpipe")
 
 
@@ -86,7 +88,12 @@ class WorkFolder:
                 f"{path.parent}"
             )
         try:
+            # Alone: a folder that is missing here is no sign of another pack, which one that is
+            # missing below is.
             path.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise _unwritable_error(destination, problem) from problem
+        try:
             with contextlib.ExitStack() as on_error:
                 self._lock = on_error.enter_context(
                     open(self._file, "ab+", opener=no_link)
@@ -103,11 +110,7 @@ class WorkFolder:
                 f"another pack is writing to {destination}; wait for it, or choose another folder"
             ) from problem
         except OSError as problem:
-            raise PackError(
-                f"cannot write to {destination}, or lock a file there: {problem.strerror}. Make room, "
-                "repair the disk or allow writing and locks (flock), then run the same command "
-                "again; or choose another folder"
-            ) from problem
+            raise _unwritable_error(destination, problem) from problem
 
     def _claim(self, destination: Place) -> None:
         """Locks the file. Raises BlockingIOError if another pack of this machine has the lock."""
@@ -143,6 +146,24 @@ class WorkFolder:
                 self._file.unlink()
                 self.path.rmdir()
         self._lock.close()
+
+
+def _unwritable_error(destination: Place, problem: OSError) -> PackError:
+    """The error of a destination where no locked work folder can be."""
+    if problem.errno in _FULL:
+        remedy = "Make room"
+    elif problem.errno in _NOT_ALLOWED:
+        remedy = "Allow writing there"
+    elif problem.errno in (errno.ENOENT, errno.ENOTDIR):
+        remedy = ""  # a folder such as /proc, where nobody can create one
+    else:
+        remedy = "Repair the disk, or allow writing and locks (flock) there"
+    advice = "Choose another folder"
+    if remedy:
+        advice = f"{remedy}, then run the same command again; or choose another folder"
+    return PackError(
+        f"cannot write to {destination}, or lock a file there: {problem.strerror}. {advice}"
+    )
 
 
 def _identify_process(pid: int) -> str:

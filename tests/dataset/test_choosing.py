@@ -249,9 +249,21 @@ WRONG_CHOICES: list[tuple[Callable[[Any], object], str]] = [
     ),
     (
         lambda data: data.only("cow"),
-        r"only: expected names of classes, for example \['ant', 'bee'\], got 'cow'",
+        r"only: expected a list of names of classes, for example \['ant', 'bee'\], got 'cow'; "
+        r"write data\.only\(\['cow'\]\)$",
     ),
-    (lambda data: data.only([]), "only: expected names"),
+    (lambda data: data.only("cows"), r"got 'cows'; write data\.only\(\['cow'\]\)$"),
+    (lambda data: data.only(0), r"got 0; write data\.only\(\['ant'\]\)$"),
+    (
+        lambda data: data.only([np.int64(1)]),
+        r"got the number 1; write data\.only\(\['bee'\]\), or data\.only\(\[data\.classes\[1\]\]\)$",
+    ),
+    (lambda data: data.only([7]), "no class 7; it has 'ant', 'bee', 'cow'"),
+    (lambda data: data.only([]), "only: expected a list of names"),
+    (
+        lambda data: data.select(np.isin(data["label"], ["cow"])),
+        r"is left; choose more\. To choose classes by name: data\.only\(\['ant'\]\)$",
+    ),
     (lambda data: data.only(["cows"]), "no class 'cows'; did you mean 'cow'"),
     (lambda data: data.only(["cow", "cow"]), "expected each name once, got 'cow' again"),
     (

@@ -127,11 +127,11 @@ def test_missing_classes_are_told(data: fastpipe.Dataset, caplog: pytest.LogCapt
         told.append([record.getMessage() for record in caplog.records])
         assert len(told[-1]) == OF
         assert (
-            sum("the rest has none of 1 classes: 'rare' (1 samples)" in text for text in told[-1])
+            sum("the rest has no sample of 1 class: 'rare' (1 sample)" in text for text in told[-1])
             == 1
         )
         assert (
-            sum("the part has none of 1 classes: 'rare' (1 samples)" in text for text in told[-1])
+            sum("the part has no sample of 1 class: 'rare' (1 sample)" in text for text in told[-1])
             == OF - 1
         )
     assert all('stratify="label"' in text for text in told[0])

@@ -59,11 +59,24 @@ def test_a_file_of_a_dataset_is_answered_with_its_folder(flat: Path) -> None:
         (lambda flat: fastpipe.loader(flat, 8, fields=["image", "lable"]), "did you mean 'label'"),
         (lambda flat: fastpipe.loader(flat, 8, fields=["image", "path"]), "sample is 'key'"),
         (lambda flat: fastpipe.open(flat)["widht"], "did you mean 'width'"),
-        (lambda flat: fastpipe.open("s3a://bucket/train"), "did you mean 's3'"),
-        (lambda flat: fastpipe.open("gcs://bucket/train"), "did you mean 'gs'"),
+        (
+            lambda flat: fastpipe.open(flat)["class"],
+            r"is 'label', a number: data\.classes has the names, and data\.only\(\['ant'\]\)",
+        ),
+        (lambda flat: fastpipe.open("s3a://bucket/train"), "did you mean 's3://bucket/train'"),
+        (lambda flat: fastpipe.open("gcs://bucket/train"), "did you mean 'gs://bucket/train'"),
         (lambda flat: fastpipe.loader(flat, 8, channels="grey"), "did you mean 'gray'"),
         (lambda flat: fastpipe.loader(flat, 8, dtype="float32"), "pass dtype=torch.float32"),
-        (lambda flat: fastpipe.loader(flat, 8, seed=None), "the default is 0"),
+        (lambda flat: fastpipe.loader(flat, 8, seed=None), "is 0.*seed=torch.initial_seed\\(\\)$"),
+        (lambda flat: fastpipe.loader(flat, 8, fields="image"), r"write fields=\('image',\)$"),
+        (lambda flat: fastpipe.loader(flat, 8, device="gpu"), "got 'gpu'. Write device=\"cuda\"$"),
+        (
+            lambda flat: fastpipe.loader(
+                flat, 8, shuffle=True, sampler=torch.utils.data.SequentialSampler(range(37))
+            ),
+            r"of the epoch \(SequentialSampler\): both give the order",
+        ),
+        (lambda flat: fastpipe.loader(flat, 8, collate_fn=list), "fields= says what .* prepare="),
         (
             lambda flat: fastpipe.loader(flat, 8, prepare=lambda batch: batch),
             r'prepare= needs fields=: .* Add fields=\("image", "label"\)',
@@ -89,7 +102,7 @@ def test_a_wrong_value_is_answered_with_a_right_one(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("map", r"data\.with_transform"),
+        ("map", r"data\.with_column\(name, values\).*data\.with_transform"),
         ("filter", r"data\.select"),
         ("train_test_split", r"data\.fold\(0, of=5\)"),
         ("clases", "did you mean 'classes'"),
@@ -116,6 +129,14 @@ class Photos(torch.utils.data.Dataset[int]):
 def test_a_dataset_of_python_is_answered_with_the_writer() -> None:
     with pytest.raises(ConfigError, match=r"a Dataset written in Python.* fastpipe\.Writer"):
         fastpipe.loader(Photos())  # type: ignore[arg-type]
+
+
+def test_a_dataset_of_python_has_its_article() -> None:
+    class ImageFolder(Photos):
+        root = "photos/train"
+
+    with pytest.raises(ConfigError, match=r"got an ImageFolder, .*fastpipe pack photos/train DST"):
+        fastpipe.loader(ImageFolder())  # type: ignore[arg-type]
 
 
 def test_a_missing_file_of_keys(flat: Path, tmp_path: Path) -> None:

@@ -84,6 +84,11 @@ def test_they_are_saved_beside_the_dataset(flat: Path, tmp_path: Path) -> None:
             ["ant", "cow"],
             r"12 samples of .* are of the class 'bee'.*not among the 2 names.*data.only",
         ),
+        (
+            ["ant", "bee", "cwo"],
+            r"class 'cow', which is not among the 3 names\. The list has 'cwo', which .* does not "
+            r"have; did you mean 'cow'\?$",
+        ),
         ("ant", "expected a list of the names"),
         (["ant", "ant"], "each name once"),
         ([1, 2, 3], "expected names of classes, got 1"),

@@ -281,8 +281,8 @@ def test_a_bad_sample_is_replaced_inside_its_batch(
             r'"bucket" .*, got <class .*Buckets.*; for options of buckets fastpipe.Buckets\(area=\.\.\.\)',
         ),
         ({"crop": SMALL, "size": 224}, r"crop: expected a crop, got Buckets\(.*pass it as size="),
-        ({"crop": fastpipe.CenterCrop()}, r"\(CenterCrop\): buckets show whole images"),
-        ({"size_choices": [32, 64]}, r"\(size_choices=\[32, 64\]\): each batch has the size"),
+        ({"crop": fastpipe.CenterCrop()}, r"\(CenterCrop\): images are shown whole"),
+        ({"size_choices": [32, 64]}, r"\(size_choices=\[32, 64\]\): sizes follow from the images"),
         (
             {"augment": k.RandomMosaic()},
             "kornia's mosaic does not go with size=.*: a part of a mosaic may be padding",
@@ -306,7 +306,7 @@ def test_what_makes_no_sense(shapes: Path, options: dict[str, Any], words: str) 
 def test_options_that_only_buckets_have_or_lack(shapes: Path) -> None:
     with (
         opened(shapes) as loader,
-        pytest.raises(ConfigError, match=r"set_size \(set_size\(64\)\): each batch"),
+        pytest.raises(ConfigError, match=r"set_size \(set_size\(64\)\): sizes follow"),
     ):
         loader.set_size(64)
     with pytest.raises(ConfigError, match=r"fields: .*got 'pixel_mask'"):

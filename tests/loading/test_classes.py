@@ -64,7 +64,7 @@ def test_the_first_name_with_another_number_is_told_once(
         (
             ALL,
             ["cow", "bee", "ant"],
-            "'cow' is 0 in evaluation and 2 in training, and so are 1 more",
+            "'cow' is 0 in evaluation and 2 in training; 1 other class has another number, too",
         ),
     ],
 )

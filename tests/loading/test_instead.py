@@ -307,10 +307,23 @@ def test_torchvisions_transforms(flat: Path, torchvision: ModuleType) -> None:
         for crop, words in pairs.items():
             with pytest.raises(ConfigError, match=re.escape(words)):
                 fastpipe.loader(flat, crop=crop)  # type: ignore[arg-type]
-    with pytest.raises(
-        ConfigError, match=r"A transform of single images works with torch's DataLoader"
-    ):
-        fastpipe.loader(flat, augment=transforms.Compose([transforms.ToTensor()]))  # type: ignore[arg-type]
+
+
+def test_a_pipeline_with_to_tensor_is_answered_with_a_line_that_works(flat: Path) -> None:
+    """ToTensor takes no tensor, so Pillow's images are proposed for it."""
+    transforms = pytest.importorskip("torchvision.transforms")
+    inner = transforms.Compose([transforms.Resize((8, 8)), transforms.ToTensor()])
+    pipeline = transforms.Compose([transforms.Normalize(0.5, 0.5)])
+    pipeline.transforms.insert(0, inner)
+    line = 'DataLoader(fastpipe.open(FOLDER).with_transform(transform, images="pil"))'
+    for option in ("augment", "crop", "transform"):
+        with pytest.raises(ConfigError, match=re.escape(line)):
+            fastpipe.loader(flat, **{option: pipeline})  # type: ignore[arg-type]
+    data = fastpipe.open(flat).with_transform(pipeline, images="pil")
+    assert data[0][0].shape == (3, 8, 8)
+    # One that takes tensors gets them.
+    with pytest.raises(ConfigError, match=r"with_transform\(transform\)\)$"):
+        fastpipe.loader(flat, transform=transforms.Compose([transforms.Resize(8)]))  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

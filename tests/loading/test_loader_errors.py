@@ -48,7 +48,7 @@ def test_a_wrong_argument_is_named_before_the_dataset_is_opened() -> None:
                 ConfigError, match=f"^{name}: expected .*got {re.escape(repr(value))}"
             ):
                 fastpipe.loader("nowhere", **{name: value})
-    with pytest.raises(ConfigError, match="buckets show whole images"):
+    with pytest.raises(ConfigError, match="images are shown whole"):
         fastpipe.loader("nowhere", size="bucket", crop=fastpipe.Resize())
 
 
@@ -62,7 +62,7 @@ def test_a_wrong_sampler_is_named(flat: Path) -> None:
 
 def test_arguments_of_the_dataloader_name_the_alternative(flat: Path) -> None:
     alternatives = {
-        "collate_fn": "combine tensors after the loader",
+        "collate_fn": "fields= says what a batch has",
         "worker_init_fn": "seed=",
         "persistent_workers": "leave it out",
         "pin_memory": "leave it out",

@@ -194,11 +194,11 @@ def test_the_preview_shows_a_column_a_view(large: Path, tmp_path: Path) -> None:
         ),
         (
             {"views": [View(), View(32)], "size": "bucket"},
-            "buckets show whole images, and the size of a batch",
+            "images are shown whole, and sizes follow",
         ),
         (
             {"views": [View(), View(crop=fastpipe.Resize())], "size": "bucket"},
-            "buckets show whole images",
+            "images are shown whole",
         ),
     ],
 )

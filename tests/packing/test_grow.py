@@ -168,7 +168,7 @@ def test_a_source_of_the_same_size_that_is_newer_is_compared(work: Path) -> None
     data = other.read_bytes()
     pictures = (jpeg_bytes((40, 30), seed=seed) for seed in range(1000, 3000))
     other.write_bytes(next(each for each in pictures if len(each) == len(data) and each != data))
-    with pytest.raises(PackError, match=r"^1 files of .*: c1/00001.jpg\. Pass"):
+    with pytest.raises(PackError, match=r"^1 file of .*: c1/00001.jpg\. Pass"):
         fastpipe.add(work / "src", work / "dst")
 
 

@@ -111,6 +111,29 @@ def test_the_lock_is_not_written_through_a_link(source: Path, tmp_path: Path) ->
     assert (tmp_path / "precious").read_bytes() == b"precious"
 
 
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.ENOENT, "Choose another folder$"),
+        (errno.EROFS, "Allow writing there, then run the same command again; or choose another"),
+        (errno.ENOSPC, "Make room, then"),
+        (errno.EIO, "Repair the disk, or allow writing and locks"),
+    ],
+)
+def test_a_folder_that_cannot_be_created(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, advice: str
+) -> None:
+    """As in /proc: the system's reason, and not another pack."""
+
+    def mkdir(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    words = f"cannot write to .*packed, or lock a file there: {os.strerror(code)}. {advice}"
+    with pytest.raises(PackError, match=words):
+        pack(source, tmp_path / "packed")
+
+
 def test_a_work_folder_elsewhere_is_not_used(source: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "packed").mkdir()
@@ -340,7 +363,7 @@ def test_the_old_dataset_stays_until_a_new_shard_is_there(
     bad = write_files(tmp_path / "bad", {"a/1.jpg": b"no image"})
     with pytest.raises(
         PackError,
-        match=r"none of the 1 files in .* could be packed; the first: a/1\.jpg: not an image",
+        match=r"the only file in .* could not be packed; a/1\.jpg: not an image",
     ):
         pack(bad, packed, PackOptions(overwrite=True))
     assert {
@@ -355,7 +378,7 @@ def test_files_that_were_rejected_do_not_pass_for_packed_where_none_may_be(
     packed = tmp_path / "packed"
     (source / "ant" / "bad.jpg").write_bytes(b"no image")
     pack(source, packed)
-    with pytest.raises(PackError, match=r"1 files were rejected.*--overwrite"):
+    with pytest.raises(PackError, match=r"is packed without 1 file: .*--overwrite"):
         pack(source, packed, PackOptions(fail_fast=True))
 
 

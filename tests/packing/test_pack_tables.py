@@ -500,7 +500,7 @@ def test_names_that_say_a_split(tmp_path: Path) -> None:
         assert summary.info["samples"] == (2 if split is None else 1), names
         if split is not None:
             for other in (None, "nowhere"):
-                with pytest.raises(PackError, match=r"has the splits .*: --split picks one"):
+                with pytest.raises(PackError, match=r"has the splits .*; pass one of them"):
                     pack(source, tmp_path / "none", pack_options(format="parquet", split=other))
     one = pack(source / names[0], tmp_path / "one", pack_options())
     assert one.info["samples"] == 1, "a file of a split needs no --split"

@@ -397,7 +397,8 @@ def test_a_key_comes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             writer.add(file, 0, key=f"key {number}")
             for again in (0, number // 2, number):
                 with pytest.raises(
-                    ConfigError, match=f"key 'key {again}': an earlier sample has it"
+                    ConfigError,
+                    match=f"key 'key {again}' of sample {number + 1}: an earlier sample",
                 ):
                     writer.add(file, 1, key=f"key {again}")
     data = fastpipe.open(tmp_path / "dst")
@@ -531,7 +532,7 @@ def add_what_can_be(
 
 
 def test_nothing_packed_is_an_error(tmp_path: Path) -> None:
-    message = r"none of the 1 samples .* could be packed; the first: nowhere\.jpg"
+    message = r"the only sample of .* could not be packed; nowhere\.jpg"
     with pytest.raises(PackError, match=message):  # noqa: SIM117
         with fastpipe.Writer(tmp_path / "packed") as writer:
             writer.add("nowhere.jpg")
@@ -601,3 +602,12 @@ def test_half_a_character(tmp_path: Path) -> None:
         ConfigError, match=r"classes: expected .* that can be UTF-8, got \['b', 'a\\ud800'\]"
     ):
         fastpipe.Writer(tmp_path / "other", classes=["b", half])
+
+
+def test_a_misspelt_class_is_answered_with_the_one_that_is_meant(tmp_path: Path) -> None:
+    words = r"the only sample .*; k: label 'cta': .* 2 classes .*: cat, dog; did you mean 'cat'\?"
+    with (
+        pytest.raises(PackError, match=words),
+        fastpipe.Writer(tmp_path / "dst", classes=["cat", "dog"]) as writer,
+    ):
+        writer.add(jpeg_bytes(), "cta", key="k")

@@ -25,6 +25,7 @@ import torch
 from support.checkout import ROOT
 from support.pictures.drawn import smooth_noise
 from support.programs.cli_run import succeeded
+from support.ranks.torchrun import free_port
 from torch.utils.data import DataLoader
 
 import fastpipe
@@ -168,6 +169,14 @@ def given() -> dict[str, Any]:
     layers = [torch.nn.Conv2d(3, 8, 3, stride=4), torch.nn.AdaptiveAvgPool2d(1)]
     model = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(8, 2))
     return {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
+
+
+@pytest.fixture(autouse=True)
+def one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torchrun starts a program with one process: the page on predictions starts torch.distributed."""
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    for name, value in {**address, "RANK": "0", "WORLD_SIZE": "1"}.items():
+        monkeypatch.setenv(name, value)
 
 
 # webdataset leaves a tar open.

@@ -196,7 +196,7 @@ def test_several_files_are_one_dataset(coco: Path, tmp_path: Path) -> None:
     write(coco / "annotations/person_keypoints_val2017.json", with_points(content))
     write(coco / "annotations/captions_val2017.json", captions(content, each=2))
     write(coco / "annotations/captions_train2017.json", captions(content, each=1))
-    with pytest.raises(PackError, match="the splits train2017, val2017: --split picks one"):
+    with pytest.raises(PackError, match="the splits train2017, val2017; pass one of them"):
         fastpipe.pack(coco, tmp_path / "packed")
     fastpipe.pack(
         coco / "annotations", tmp_path / "packed", split="val2017", image_root=coco / "val2017"

@@ -572,8 +572,8 @@ def test_a_folder_of_manifests_needs_a_choice(tmp_path: Path) -> None:
     root = splits(tmp_path / "data")
     mistakes: list[tuple[dict[str, str], str]] = [
         ({}, r"may be several kinds of source: jsonl, imagefolder\. --format picks one"),
-        ({"format": "jsonl"}, r"my-test_v2\.jsonl, train\.jsonl, val\.jsonl: --split picks one"),
-        ({"split": "dev"}, r"--split dev: .* has the splits my"),
+        ({"format": "jsonl"}, r"my-test_v2\.jsonl, train\.jsonl, val\.jsonl; pass one of them"),
+        ({"split": "dev"}, r"^split: .* has the splits my.*, got .dev.; pass one of them"),
         ({"format": "jsonl", "split": ""}, "^split: expected the name of a split, got ''"),
         ({"format": "csv"}, "holds no file of the format csv"),
     ]

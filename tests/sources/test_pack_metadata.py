@@ -143,7 +143,7 @@ def test_splits_need_a_choice(tmp_path: Path) -> None:
             root / "metadata.jsonl",
             *({"file_name": f"00{number}.jpg"} for number in range(len(split) - 2)),
         )
-    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+    with pytest.raises(PackError, match="has the splits train, val; pass one of them"):
         fastpipe.pack(tmp_path / "data", tmp_path / "packed")
     fastpipe.pack(tmp_path / "data", tmp_path / "packed", split="val")
     assert paths_of(tmp_path / "packed") == ["000.jpg"]

@@ -70,7 +70,7 @@ def test_a_split_is_chosen_and_all_have_the_same_classes(tmp_path: Path) -> None
     write_splits(
         voc, train="\ufeff000\n\n001 -1\n", val="002\n", dog_train="000 1\n"
     )  # the last is of a class
-    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+    with pytest.raises(PackError, match="has the splits train, val; pass one of them"):
         fastpipe.pack(voc, tmp_path / "packed")
     assert not fastpipe.pack(voc, tmp_path / "packed", split="train").tally.rejected
     assert sorted(paths_of(tmp_path / "packed")) == ["000.jpg", "001.jpg"]

@@ -50,7 +50,7 @@ def test_labels_without_an_image_are_told(tmp_path: Path) -> None:
 def test_a_split_is_chosen(tmp_path: Path) -> None:
     yolo = write_yolo(tmp_path / "yolo", "", "", split="train")
     write_yolo(yolo, "", split="val")
-    with pytest.raises(PackError, match="/images has the splits train, val: --split picks one"):
+    with pytest.raises(PackError, match="/images has the splits train, val; pass one of them"):
         fastpipe.pack(yolo, tmp_path / "packed")
     fastpipe.pack(yolo, tmp_path / "packed", split="train")
     assert sorted(paths_of(tmp_path / "packed")) == ["000.jpg", "001.jpg"]

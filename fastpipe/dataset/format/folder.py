@@ -130,8 +130,9 @@ def _describe_wrong_data(data: object) -> str:
         )
     if "Dataset" in class_names:
         source = getattr(data, "root", "SRC")
+        article = "an" if name[0] in "AEIOU" else "a"
         return (
-            f"a {name}, a Dataset written in Python. If its images are files, pass their folder, "
+            f"{article} {name}, a Dataset written in Python. If its images are files, pass their folder, "
             f"or pack them: fastpipe pack {source} DST. Then pass DST. Otherwise write its images "
             "once with fastpipe.Writer"
         )

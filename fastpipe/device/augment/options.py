@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from fastpipe.arguments import advise_single_transform
 from fastpipe.device.augment import kornia_modules
 from fastpipe.device.augment.contents import normaliser_in
 from fastpipe.device.augment.foreign import Foreign
@@ -25,13 +26,6 @@ PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 _TABLE = name_page("torchvision's transforms, albumentations, kornia")
-# What to do with a function, or a transform of torchvision.
-_FOR_CALLABLES = (
-    "for a function of the batch, write a module whose forward() calls it. The loader itself crops "
-    "(crop=, size=), mirrors (hflip=), makes tensors and normalises: "
-    f"{_TABLE} has a table. A transform of single images works with torch's "
-    "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
-)
 
 
 def parse_operations(operations: object, augment_class: type) -> list[Operation]:
@@ -68,7 +62,7 @@ def _check_module(module: object, position: int, augment_class: type) -> None:
     if not isinstance(module, torch.nn.Module):
         raise ConfigError(
             f"Augment: operation {position}: expected a torch.nn.Module that takes and returns a "
-            f"batch, got {type(module).__name__}; {_FOR_CALLABLES}"
+            f"batch, got {type(module).__name__}; {_advise_callable(module)}"
         )
     if any(isinstance(part, augment_class) for part in module.modules()):
         raise ConfigError(
@@ -241,6 +235,16 @@ def parse_number(
     raise ConfigError(f"{name}: expected a number {expected}, got {value!r}")
 
 
+def _advise_callable(function: object) -> str:
+    """What to do with a function, or a transform of torchvision."""
+    return (
+        "for a function of the batch, write a module whose forward() calls it. The loader itself "
+        "crops (crop=, size=), mirrors (hflip=), makes tensors (so ToTensor is left out) and "
+        f"normalises (so Normalize is, too: pass its mean= and std= to Augment): {_TABLE} has a "
+        f"table. A transform of single images works with {advise_single_transform(function)}"
+    )
+
+
 def describe_equivalent(value: object) -> str:
     """How a preset's name, or another kind of augmentation, is written here."""
     preset = value if isinstance(value, str) else getattr(value, "__name__", "")
@@ -252,6 +256,6 @@ def describe_equivalent(value: object) -> str:
     if isinstance(value, type):
         return f"create an object: {value.__name__}(...)"
     if callable(value):
-        return _FOR_CALLABLES
+        return _advise_callable(value)
     others = ", ".join(PRESETS[1:])
     return f"for the usual normalisation: fastpipe.Augment.imagenet(); other presets: {others}"

@@ -15,7 +15,7 @@ from fastpipe.arrays import Bools, Int64s
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.sample_layout import key_hashes
-from fastpipe.errors import PackError, first_names, readable
+from fastpipe.errors import PackError, first_names, format_count, readable
 from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
 from fastpipe.packing.growth.command_line import source_words
@@ -290,7 +290,7 @@ def compare_sources(
         paths = [source.path for source in compress(sources, has_changed)]
         names = first_names([readable(path) for path in paths], MAX_NAMED)
         raise PackError(
-            f"{len(paths):,} files of {listing.root} have changed since they were packed into "
+            f"{format_count(len(paths), 'file')} of {listing.root} changed after packing into "
             f"{index.path}: {names}. Pass --changed replace to take the new ones in their "
             "place, or --changed skip to leave them as they are"
         )

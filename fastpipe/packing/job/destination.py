@@ -11,7 +11,7 @@ from typing import Any, cast
 from fastpipe.dataset.format.folder import Place, Url, is_damaged_url, scheme_of
 from fastpipe.dataset.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
 from fastpipe.dataset.format.packed_index import PackedIndex
-from fastpipe.errors import ConfigError, DatasetError, PackError
+from fastpipe.errors import ConfigError, DatasetError, PackError, format_count
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import BY_RULE, PackOptions
@@ -165,7 +165,7 @@ def _check_rejected(
     rejected = info["counts"]["rejected"]
     if options.fail_fast and rejected:
         raise PackError(
-            f"{journal.store.place} is packed, but {rejected:,} files were rejected: see "
+            f"{journal.store.place} is packed without {format_count(rejected, 'file')}: see "
             "rejected.jsonl there. Repair or remove them in the source and pack with --overwrite, "
             "or pack without --on-error fail"
         )

@@ -193,13 +193,17 @@ def tell_assumed(source: object, assumed: Iterable[Assumption]) -> None:
 def _nothing_packed_error(facts: Facts, tally: Tally) -> PackError:
     if facts.made_by and not facts.files:
         return PackError(f"{facts.root} got no sample, so there is no dataset to write")
-    sources = "samples of" if facts.made_by else "files in"
-    text = f"none of the {facts.files} {sources} {facts.root} could be packed"
+    noun = "sample" if facts.made_by else "file"
+    place = f"of {facts.root}" if facts.made_by else f"in {facts.root}"
+    text = f"none of the {format_count(facts.files, noun)} {place} could be packed"
+    if facts.files == 1:
+        text = f"the only {noun} {place} could not be packed"
     reason = ""
     if tally.rejected:
         path, reason = tally.rejected[0]
         if reason:
-            text += f"; the first: {path}: {reason}"
+            first = "" if facts.files == 1 else "the first: "
+            text += f"; {first}{path}: {reason}"
 
     is_of_field = any(reason.startswith(f"field {name}: ") for name in facts.kinds)
     if is_of_field and not facts.made_by:

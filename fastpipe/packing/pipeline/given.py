@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastpipe.dataset.format.fields import FILE_KINDS, MAX_VALUE_BYTES
 from fastpipe.dataset.format.layout import MAX_CLASSES, MAX_SAMPLE_BYTES, NO_LABEL
-from fastpipe.errors import ImageError
+from fastpipe.errors import ImageError, did_you_mean, first_names, format_count
 from fastpipe.packing.fields.mask import mask_of_array
 from fastpipe.packing.fields.values import (
     check_picture_count,
@@ -35,6 +35,7 @@ _EXPECTED_IMAGE = (
     "expected an image as a path, bytes, a PIL image, or (H, W) or (H, W, 1 to 4 channels) of "
     "uint8 or uint16"
 )
+_MAX_CLASSES_SHOWN = 5
 _EXPECTED_MASK = "expected a mask as a path, bytes of a PNG, a PIL image or (H, W) of uint8 or uint16"
 
 
@@ -217,7 +218,9 @@ def _parse_label(label: object, classes: Mapping[str, int] | None) -> int:
             )
         if label not in classes:
             raise ImageError(
-                f"label {label!r}: expected one of the {len(classes)} classes that the Writer got"
+                f"label {label!r}: expected one of the {format_count(len(classes), 'class')} that "
+                f"the Writer got: {first_names(list(classes), _MAX_CLASSES_SHOWN)}"
+                f"{did_you_mean(label, classes)}"
             )
         return classes[label]
 

@@ -61,7 +61,11 @@ from fastpipe.sources.tables.listed_images import (
     lists_images,
 )
 from fastpipe.sources.tables.split_column import has_splits
-from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
+from fastpipe.sources.tables.table_files import (
+    has_answers,
+    is_result_form,
+    sort_labelled_first,
+)
 
 # Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
 _MAX_LEVELS_ABOVE = 3
@@ -71,6 +75,7 @@ _LIST_FOLDER = re.compile(
     re.IGNORECASE,
 )
 _JSON_ENDINGS = (".json", ".geojson", ".jsonl", ".ndjson", ".odgt")
+_COLUMN_ENDINGS = (".csv", ".tsv", ".tab")
 _LIST_ENDINGS = (*SIDECAR_ENDINGS, ".jsonl", ".ndjson", ".lst", ".tab")
 # Folders above the images are searched down to this many levels.
 _MAX_LEVELS_BELOW = 2
@@ -79,6 +84,8 @@ _MAX_FOLDERS = 8
 _MAX_FILES = 16
 # At most this many names at the start of a file are looked for among the images.
 _MAX_NAMES = 200
+# So many lines show whether a text is a list.
+_MAX_LINES = 20
 _MAX_NAME_LENGTH = 300
 # A text in quotes, of JSON and XML, or between two tags of XML.
 _TEXT = re.compile(
@@ -271,8 +278,8 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
             if not is_far and not images.have_labels:
                 yield _describe_data(path)
             continue
-        if images.have_labels and (has_only_ids(path) or is_ground_truth(path)):
-            continue  # CUB numbers its images so; ImageNet's folders say what its numbers say
+        if images.have_labels and _says_no_labels(path):
+            continue
         listed = _images_named_in(path, images, is_far=is_far)
         if listed or _is_about_folder(path, images.root):
             yield _describe_list(path, images.root, listed)
@@ -286,6 +293,15 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
                 )
         elif not images.have_labels and _has_number_for_each(path, images.count):
             yield _describe_numbers(path, images.root)
+
+
+def _says_no_labels(path: Path) -> bool:
+    """Whether a table says nothing of images that their class folders do not say."""
+    # CUB numbers its images so; ImageNet's folders say what its numbers say.
+    if has_only_ids(path) or is_ground_truth(path):
+        return True
+    rows = first_cells(path)
+    return bool(rows) and has_answers(rows[0])
 
 
 def _annotation_files(
@@ -346,8 +362,10 @@ def _images_named_in(path: Path, images: _Images, *, is_far: bool) -> list[str]:
     if path.suffix.lower() in (*_JSON_ENDINGS, ".xml"):
         written_names = [name.strip('"<>') for name in _TEXT.findall(text)]
     else:
+        if not _is_list_of_images(path, text, images, is_far=is_far):
+            return []
         for line in text.splitlines()[:_MAX_NAMES]:
-            written_names += [line.strip(), *_SEPARATOR.split(line.strip())]
+            written_names += _names_in_line(line)
     listed = []
     # A dict in place of a set keeps the order of the names.
     for name in list(dict.fromkeys(written_names))[:_MAX_NAMES]:
@@ -357,6 +375,37 @@ def _images_named_in(path: Path, images: _Images, *, is_far: bool) -> list[str]:
         if image is not None:
             listed.append(image)
     return listed
+
+
+def _names_in_line(line: str) -> list[str]:
+    """The whole line, and its cells: each may be the name of an image."""
+    return [line.strip(), *_SEPARATOR.split(line.strip())]
+
+
+def _is_list_of_images(path: Path, text: str, images: _Images, *, is_far: bool) -> bool:
+    """Whether a text lists images, and is not one that names some of them, such as a log.
+
+    Half of the lines of a list name an image. Or those that do have nothing else in them, with lines
+    about the image below. A table with commas or tabs is no log. It may be about the images of many
+    folders, of which the user passes one.
+    """
+    if (
+        path.suffix.lower() in _COLUMN_ENDINGS
+        or recognise_unread_tool(path) is not None
+    ):
+        return True
+    lines = [line.strip() for line in text.splitlines()[:_MAX_LINES] if line.strip()]
+    num_naming = 0
+    num_alone = 0
+    for line in lines:
+        names = []
+        for name in _names_in_line(line):
+            if len(name) <= _MAX_NAME_LENGTH and not _SHORT_NUMBER.fullmatch(name):
+                names.append(name)
+        if any(images.find(name, is_far=is_far) is not None for name in names):
+            num_naming += 1
+            num_alone += images.find(line, is_far=is_far) is not None
+    return 2 * num_naming >= len(lines) or num_alone == num_naming > 0
 
 
 def _is_coco(path: Path) -> bool:

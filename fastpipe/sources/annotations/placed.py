@@ -5,8 +5,10 @@ A table keeps the paths of the machine that it was written on, or only the names
 in several folders. Other places are tried only where not one row has its file. First all paths lose
 the same folders at their start: as few as possible, until files exist. Else files are looked for by
 the ends of their paths in all folders below; two that fit are refused. The place is an assumption,
-which the summary shows. Pictures in a folder that is called like masks are not the images, unless
-the table writes this folder: Oxford's pets have trimaps/a.png for images/a.jpg.
+which the summary shows. A folder that the paths lose may be there, or one of nearly its name. Then
+a file outside of it is another one: with bird/ there, birdx/1.jpg is a slip, and not dog/1.jpg.
+Pictures in a folder that is called like masks are not the images, unless the table writes this
+folder: Oxford's pets have trimaps/a.png for images/a.jpg.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +37,8 @@ from fastpipe.sources.tables.written_names import WrittenNames
 _MAX_TRIED_PATHS = 100
 # A share of fewer paths may be another class, and not some odd rows.
 _MIN_COMMON_SHARE = 0.9
+# Of the names of two folders, as difflib measures it: images and images_001 are less alike.
+_MIN_SIMILARITY = 0.8
 
 
 class FilePlaces(NamedTuple):
@@ -140,9 +145,40 @@ def _find_below(
             files = _files_with_end(names[dropped_count:], files_of_name)
             if files:
                 candidates[path] = files
+        if candidates and dropped_count:
+            # All paths share the folders that they lose.
+            first_names = next(iter(names_of.values()))
+            lost_folder = first_names[dropped_count - 1]
+            candidates = _without_contradicted(candidates, lost_folder, files_of_name)
+            if not candidates:
+                return None
         if candidates:
             return _choose_files(root, candidates, table)
     return None
+
+
+def _without_contradicted(
+    candidates: Mapping[str, list[str]],
+    lost_folder: str,
+    files_of_name: Mapping[str, Sequence[str]],
+) -> dict[str, list[str]]:
+    """The candidates without files that lie outside the folder that their paths lose.
+
+    That is a folder of this name, or of nearly this name. Without any such folder all stay.
+    """
+    folders: set[str] = set()
+    for files in files_of_name.values():
+        for file in files:
+            folders.update(file.split("/")[:-1])
+    meant = set(get_close_matches(lost_folder, folders, cutoff=_MIN_SIMILARITY))
+    if not meant:
+        return dict(candidates)
+    remaining = {}
+    for path, files in candidates.items():
+        inside = [file for file in files if not meant.isdisjoint(file.split("/")[:-1])]
+        if inside:
+            remaining[path] = inside
+    return remaining
 
 
 def _files_with_end(
@@ -184,7 +220,7 @@ def _choose_files(
                 folder = root / files[0].removesuffix(path)
             raise PackError(
                 f"{readable(table)}: {readable(path)} may be {first_paths(files)}, which lie below "
-                f"{readable(str(root))}. Write the path of one into the table, or say which folder "
+                f"{_shown_folder(root)}. Write the path of one into the table, or say which folder "
                 f"has the images, such as --image-root {readable(str(folder))}"
             )
         chosen[path] = candidate_files[0]
@@ -194,10 +230,21 @@ def _choose_files(
     if len(folders) == 1:
         option = f"--image-root {readable(str(root / folders[0]))}"
     text = (
-        f"images: {len(chosen):,} are in folders below {readable(root.name)}: "
+        f"images: {len(chosen):,} are in folders below {_shown_folder(root)}: "
         f"{first_paths(folders)}"
     )
+    for path, file in chosen.items():
+        # A folder of the table that is not that of the file has been left out.
+        names = split_written_path(path)
+        if len(names) > 1 and not f"/{file}".startswith("/" + "/".join(names[:-1])):
+            text += f"; {readable(path)} is {readable(file)}"
+            break
     return FilePlaces(Assumption(text, option), files=chosen)
+
+
+def _shown_folder(root: Path) -> str:
+    """The name of a folder, also of "." and ".."."""
+    return readable(os.path.basename(os.path.abspath(root)))
 
 
 def _is_in_split(file: str, split: str | None) -> bool:

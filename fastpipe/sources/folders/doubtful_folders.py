@@ -80,6 +80,7 @@ def check_class_folders(
     endings = in_both_cases(*_LISTS, *_DOCUMENTS)
     candidates = [name for name in names.files if name.endswith(endings)]
     lists = lists_among(names.files, _LISTS, among=candidates)
+    lists = [name for name in lists if not is_result_form(name)]
     documents = lists_among(names.files, _DOCUMENTS, among=candidates)
     if not are_classes:
         _refuse_colours(root, folders, [*lists, *documents])

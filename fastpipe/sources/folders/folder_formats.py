@@ -20,7 +20,7 @@ from fastpipe.sources.folders.labelled import (
 from fastpipe.sources.folders.splits import split_folders
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.manifest_reader import METADATA
-from fastpipe.sources.tables.table_files import sort_labelled_first
+from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 from fastpipe.sources.tables.table_text import read_column_names
 
 _MAX_LINE_BYTES = 1 << 16
@@ -63,6 +63,9 @@ def possible_formats(
     # then the folders, or the other files, may be the source.
     manifests: list[str] = []
     for name in sort_labelled_first(manifest_names(names)):
+        # People write predictions.csv into the folder of their class folders.
+        if len(names.folders) > 1 and is_result_form(name):
+            continue
         if _lists_images(root / name, options.encoding):
             manifests.append(name)
     formats = sorted({format_of(name) or "" for name in manifests})

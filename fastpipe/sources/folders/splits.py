@@ -15,7 +15,7 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from fastpipe.errors import PackError, first_names, readable
+from fastpipe.errors import PackError, did_you_mean, first_names, readable
 from fastpipe.sources.files import Names, SourcePath, names_in
 
 # A word in a name -> the split that it means.
@@ -76,14 +76,28 @@ class SplitsError(PackError):
         self.root = root
         self.requested = requested
         self.splits = dict(splits)
-        names = ", ".join(readable(name) for name in sorted(splits))
-        option = ""
-        if requested is not None:
-            option = f"--split {requested}: "
-        remedy = f"has the splits {names}: --split picks one{more}"
-        if not splits:
-            remedy = "has no folders of splits; leave --split out"
-        super().__init__(f"{option}{readable(str(root))} {remedy}")
+        problem = "has no folders of splits; leave it out"
+        if splits:
+            problem = describe_splits(sorted(splits), requested) + more
+        super().__init__(f"{readable(str(root))} {problem}", option="split")
+
+
+def describe_splits(
+    splits: Sequence[str], requested: str | None, place: str = ""
+) -> str:
+    """What a source has, for an error with option="split": Python and commands show it as theirs.
+
+    Args:
+        splits: the names of all splits, at least one.
+        requested: the one that the user named, which is none of them; None: the user named none.
+        place: where the splits stand, such as "in column 'set'".
+    """
+    where = f" {place}" if place else ""
+    text = f"has the splits {', '.join(map(readable, splits))}{where}"
+    if requested is None:
+        return f"{text}; pass one of them"
+    hint = did_you_mean(requested, splits) or "; pass one of them"
+    return f"{text}, got {readable(requested)!r}{hint}"
 
 
 def split_of_name(name: str) -> str | None:

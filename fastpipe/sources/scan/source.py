@@ -251,16 +251,17 @@ def _splits_error(path: Path, problem: SplitsError) -> DatasetError:
     if problem.requested is not None:
         choice = f"split={problem.requested!r}: "
     shown = readable(path)
-    message = (
-        f"{choice}{shown} has the splits {first_paths(names)}; pass "
-        f"fastpipe.open({shown!r}, split={readable(suggested)!r})"
-    )
+    in_python = f"fastpipe.open({shown!r}, split={readable(suggested)!r})"
+    message = f"{choice}{shown} has the splits {first_paths(names)}; pass "
     folder = problem.splits[suggested]
     if folder:
+        # Commands such as `fastpipe preview` have no option for a split.
         message += (
-            f"; or the folder {readable(folder)}, whose classes are then numbered by "
-            "themselves"
+            f"the folder {readable(folder)}, whose classes are then numbered by themselves; or "
+            f"in Python {in_python}"
         )
+    else:
+        message += f"the tars of one; or in Python {in_python}"
     return DatasetError(message)
 
 

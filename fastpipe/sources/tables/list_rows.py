@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from fastpipe.dataset.format.fields import FILE_KINDS
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError, did_you_mean_path, readable
 from fastpipe.sources.annotations.placed import FilePlaces, find_places
 from fastpipe.sources.files import SourcePath, not_a_folder, state_or_problem
 from fastpipe.sources.listing import (
@@ -43,6 +44,7 @@ from fastpipe.sources.tables.unlisted import (
 from fastpipe.sources.tables.written_names import WrittenNames
 
 _NO_FILE = FileState(0, 0, 0)
+_MAX_HINTS = 5
 _MAX_REPEATED = 100_000  # images in several rows that are counted
 # Rows are listed in batches: they hold their values, so few should wait; but the files behind a URL
 # are looked up many at a time.
@@ -132,7 +134,7 @@ def list_rows(
             values = unlisted.values
             lister.add_rows(Row(path, values, path=path) for path in without_row)
         elif unlisted.choice is None:
-            assumptions += assume_unlisted_dropped(without_row, len(lister.sources))
+            assumptions += assume_unlisted_dropped(without_row)
 
     lister.notes.flush()
     stray = []
@@ -214,6 +216,7 @@ class _RowLister:
         self._file_fields = _file_fields(fields)
         self._no_file = f"no such file in {place}"
         self._no_url = f"a URL that is not in {place}"
+        self._num_hints = 0
         self._written_names = WrittenNames(root)
         self._repeated: dict[str, None] = {}  # paths of images in several rows
         # The path in a row of the batch that is being added -> the state of its file, or why the
@@ -314,8 +317,21 @@ class _RowLister:
         """The state of a file of the batch. ValueError if the file cannot be read."""
         state = self._states[path]
         if isinstance(state, str):
+            if state == self._no_file:
+                state += self._similar_path(path)
             raise ValueError(state)
         return state
+
+    def _similar_path(self, path: str) -> str:
+        """The end of a message about a file that is not there: its path with a folder that is."""
+        root = self._root
+        # Each hint lists a folder, and the user reads the first ones.
+        if not isinstance(root, Path) or self._num_hints == _MAX_HINTS:
+            return ""
+        if os.path.isdir(os.path.dirname(root / path)):
+            return ""  # the name of the next image is always similar
+        self._num_hints += 1
+        return did_you_mean_path(root / path).replace(f"{readable(root)}/", "")
 
     def _make_source(self, row: Row) -> Source:
         """The source of a row. One that cannot be packed has the reason as its problem."""

@@ -10,8 +10,12 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.column_names import describe_columns
-from fastpipe.sources.folders.splits import count_shared, find_split, find_split_names
+from fastpipe.sources.folders.splits import (
+    count_shared,
+    describe_splits,
+    find_split,
+    find_split_names,
+)
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 
@@ -165,13 +169,8 @@ def _choose_split(
     if options.split == ALL:
         return None
 
-    prefix = ""
-    if options.split is not None:
-        prefix = f"--split {options.split}: "
-    raise PackError(
-        f"{prefix}{table} has the splits {describe_columns(splits)} in {place}: --split picks one, "
-        f"--split {ALL} packs all rows"
-    )
+    problem = describe_splits(splits, options.split, f"in {place}")
+    raise PackError(f"{table} {problem}; {ALL!r} packs all rows", option="split")
 
 
 def has_splits(column: str, values: Collection[str]) -> bool:

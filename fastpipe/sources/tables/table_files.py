@@ -1,7 +1,8 @@
 """The tables in a folder -> those that are likely to have the labels.
 
 Kaggle's folders also have sampleSubmission.csv or sample_submission.csv, a form for results. It has
-an answer for each image of the test, which is not a label.
+an answer for each image of the test, which is not a label. Nor is what a model has answered: people
+write predictions.csv beside their images.
 """
 
 from __future__ import annotations
@@ -24,7 +25,14 @@ _SPLIT_WORD = re.compile(
     r"(?<![a-z])(?:test|testing|val|valid|validation|dev|eval)(?![a-z])", re.IGNORECASE
 )
 _SUBMISSION = re.compile(
-    r"(?:sample|example)[-_ ]?subm|submission|submit", re.IGNORECASE
+    r"(?:sample|example)[-_ ]?subm|submission|submit|(?:^|[-_. ])pred(?:iction)?s?(?:[-_. ]|$)",
+    re.IGNORECASE,
+)
+# Columns with a model's answers.
+_ANSWER = re.compile(
+    r"(?:.*[-_ ])?(?:predict(?:ion|ed|ions)?|preds?|probabilit(?:y|ies)|probs?|logits?|softmax)"
+    r"(?:[-_ ].*)?",
+    re.IGNORECASE,
 )
 
 
@@ -45,13 +53,18 @@ def assume_forms_skipped(tables: Sequence[str]) -> list[Assumption]:
     # If there is nothing else, a form is read as a table.
     if not forms or len(forms) == len(tables):
         return []
-    text = f"tables: {first_paths(forms)} is not read, for it is called like a form for results"
+    text = f"tables: {first_paths(forms)} is not read, for it is called like results or a form for them"
     return [Assumption(text)]
 
 
 def is_result_form(name: str) -> bool:
-    """Whether a table is called like a form for results, which has no labels."""
+    """Whether a table is called like results, or like a form for them, which have no labels."""
     return _SUBMISSION.search(name) is not None
+
+
+def has_answers(columns: Iterable[str]) -> bool:
+    """Whether a column is called like the answers of a model, which are no labels."""
+    return any(_ANSWER.fullmatch(column.strip()) for column in columns)
 
 
 def training_tables(table: SourcePath) -> list[SourcePath]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.picture_names import is_picture
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError, format_count, readable
 from fastpipe.sources.files import SourcePath, is_left_behind, names_in
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.tables.rows import Row
@@ -80,16 +80,14 @@ def without_rows_elsewhere(
     return without_row
 
 
-def assume_unlisted_dropped(images: list[str], count_of_rows: int) -> list[Assumption]:
+def assume_unlisted_dropped(images: list[str]) -> list[Assumption]:
     """Says that images have no row and are left out."""
     if not images:
         return []
-    verb = "images have no row and are"
-    if len(images) == 1:
-        verb = "image has no row and is"
+    verb = "has no row and is" if len(images) == 1 else "have no row and are"
     text = (
-        f"images: {len(images):,} {verb} left out, beside {count_of_rows:,} with one: "
-        f"{readable(images[0])}"
+        f"images: {format_count(len(images), 'image')} in the folders of the others {verb} left "
+        f"out, such as {readable(images[0])}"
     )
     return [Assumption(text, "--unlisted drop or keep")]
 

@@ -176,8 +176,9 @@ def refuse_split(root: SourcePath, split: str | None) -> None:
     """Raises PackError where a user picks a split of tars that have none."""
     if split is not None:
         raise PackError(
-            f"--split {split}: {readable(root)} has no splits: neither tars nor folders in "
-            "them that are called train, val, test or the like; leave it out"
+            f"{readable(root)} has no splits: neither tars nor folders in them that are called "
+            f"train, val, test or the like; leave it out; got {readable(split)!r}",
+            option="split",
         )
 
 

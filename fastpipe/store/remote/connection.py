@@ -46,6 +46,13 @@ _CLIENT_OPTIONS = frozenset(
         "user_agent",
     ]
 )
+# Variables of the environment with credentials, or with the place where they are.
+_AWS_VARIABLES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
 # Options by which a user says who they are.
 _IDENTITY_OPTIONS = ("skip_signature", "credential_provider")
 
@@ -190,6 +197,19 @@ def _aws_profile(config: dict[str, Any]) -> dict[str, Any]:
 
         return {"credential_provider": Boto3CredentialProvider()}
     return {}
+
+
+def lacks_credentials(url: Url, config: dict[str, Any]) -> bool:
+    """Whether a request to S3 is made without any credentials, as far as this machine knows.
+
+    A machine of AWS may have those of its role, which are not looked up here.
+    """
+    if url.scheme != "s3" or _has_aws_profile():
+        return False
+    for name in config:
+        if "key" in name or name.removeprefix("aws_") in _IDENTITY_OPTIONS:
+            return False
+    return not any(os.environ.get(name) for name in _AWS_VARIABLES)
 
 
 def _has_aws_profile() -> bool:

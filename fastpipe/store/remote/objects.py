@@ -28,12 +28,17 @@ import xxhash
 from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import DatasetError, FastpipeError, PackError, format_count
-from fastpipe.store.remote.connection import Connection, listed_by_hub
+from fastpipe.store.remote.connection import (
+    Connection,
+    lacks_credentials,
+    listed_by_hub,
+)
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.requests import request_thread
 from fastpipe.store.remote.retry import (
     AGAIN,
     ATTEMPTS,
+    NO_CREDENTIALS,
     REMEDIES,
     Failure,
     Remedy,
@@ -251,6 +256,9 @@ class Objects:
         advice = remedy.loading
         if self._error is PackError:
             advice = f"{remedy.packing or advice}. {AGAIN}"
+        options = dict(self._connection.options.storage)
+        if failure.kind == "denied" and lacks_credentials(self.url, options):
+            advice = f"{NO_CREDENTIALS}. {advice}"
         times = format_count(attempts, "attempt")
         return self._error(
             f"{failure_text}: {failure.words}, after {times} in {elapsed_s:.1f} s. {advice}"

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from fastpipe.dataset.format.folder import Url, scheme_of
-from fastpipe.errors import ConfigError, did_you_mean, positive, size_bytes
+from fastpipe.errors import ConfigError, nearest_name, positive, size_bytes
 from fastpipe.machine.cache_folder import cache_folder
 
 # The schemes of URLs that fastpipe can write to, and all that it can read.
@@ -33,9 +33,12 @@ def place_of(data: object) -> object:
         return _path_of_file_url(data)
     if scheme not in _SCHEMES:
         readable = ", ".join(f"{known}://" for known in (*_SCHEMES, "file"))
+        near = nearest_name(scheme, _SCHEMES)
+        rest = data.partition("://")[2]
+        meant = "" if near is None else f"; did you mean '{near}://{rest}'?"
         raise ConfigError(
-            f"data: {data!r} has the scheme {scheme}://, which fastpipe cannot read; it reads "
-            f"{readable}{did_you_mean(scheme, _SCHEMES)}"
+            f"{data!r} has the scheme {scheme}://, which fastpipe cannot read; it reads "
+            f"{readable}{meant}"
         )
     url = Url(data.rstrip("/"))
     _check_url(url, scheme, data)

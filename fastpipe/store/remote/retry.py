@@ -30,6 +30,11 @@ class Remedy(NamedTuple):
     renew: bool = False
 
 
+NO_CREDENTIALS = (
+    "No credentials were found: AWS_ACCESS_KEY_ID is not set, and there is no ~/.aws/credentials. Set "
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run aws configure; for a public bucket, in "
+    'Python storage_options={"skip_signature": True}'
+)
 REMEDIES = {
     "network": Remedy(None, "Check the network, and that the server is up"),
     "closed": Remedy(
@@ -38,7 +43,7 @@ REMEDIES = {
     ),
     "denied": Remedy(
         4,
-        "Check the credentials, and that they may read the bucket; storage_options= takes others",
+        "Check the credentials, and that they may read the bucket; in Python storage_options= takes others",
         "Check the credentials, and that they may read SRC, list and write DST",
         renew=True,
     ),

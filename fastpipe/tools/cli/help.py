@@ -7,6 +7,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from fastpipe.errors import nearest_name
 from fastpipe.tools.cli.console import option_names
 
 # typer puts a default that is text of ours into brackets: [default: (the only one)].
@@ -49,6 +50,32 @@ class PlainCommand(TyperCommand):
             {parameter.name: parameter.opts[0] for parameter in self.get_params(ctx)}
         )
         return super().invoke(ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # The error of an unknown option. Its class is click's or, in other versions of typer,
+            # typer's own. Both propose all names that look a little like it.
+            if hasattr(error, "possibilities") and hasattr(error, "option_name"):
+                meant = self._meant_option(ctx, str(error.option_name))
+                hint = "" if meant is None else f"; did you mean {meant}?"
+                error.possibilities = None
+                error.message = f"No such option: {error.option_name}{hint}"  # type: ignore[attr-defined]
+            raise
+
+    def _meant_option(self, ctx: Any, typed: str) -> str | None:
+        """The option that a user means by a name that the command does not have; None: no idea."""
+        names = []
+        for parameter in self.get_params(ctx):
+            names += [name for name in parameter.opts if name.startswith("--")]
+        # As typed, as the end of what was typed (--num-workers), or the most similar one.
+        letters = typed.replace("-", "").replace("_", "")
+        for name in names:
+            if name.replace("-", "") == letters:
+                return name
+        ends = [name for name in names if letters.endswith(name.replace("-", ""))]
+        return max(ends, key=len, default=None) or nearest_name(typed, names)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         # typer writes [OPTIONS] {SRC}; other tools write SRC, and the examples have options last.

@@ -20,9 +20,11 @@ from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.pages import name_page
 from fastpipe.sources.files import SourcePath, source_path
+from fastpipe.sources.folders.splits import meaning_of_split
 from fastpipe.sources.options import Format
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 from fastpipe.sources.scan.opening import open_data
+from fastpipe.sources.tables.manifest_reader import METADATA
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
 from fastpipe.tools.cli.pack_report import (
@@ -33,6 +35,7 @@ from fastpipe.tools.cli.pack_report import (
 )
 from fastpipe.tools.show.inspection import BoxCounts, count_boxes
 
+_BATCH_SIZE = 256
 Damaged = StrEnum("Damaged", "REJECT DECODE")
 Exif = StrEnum("Exif", "IGNORE APPLY")
 Storage = StrEnum("Storage", "JPEG COEFFICIENTS")
@@ -326,10 +329,22 @@ def _print_summary(summary: Summary, src: str, dst: str) -> None:
     boxes: dict[str, BoxCounts] = {}
     if not scheme_of(dst):  # else the columns would have to be fetched
         boxes = count_boxes(open_data(place(dst)))
-    is_folder = not os.path.isfile(src)
+    has_table = any(os.path.exists(os.path.join(src, name)) for name in METADATA)
+    is_folder = not os.path.isfile(src) and not has_table
     out.print(pack_table(summary, boxes, is_folder=is_folder))
     print_rejected(read_rejected(destination), rejected_file)
     print_assumed(summary.assumed)
     out.print(
-        f"next: fastpipe inspect {shlex.quote(dst)}, or fastpipe.loader({dst!r}, 256) in Python"
+        f"next: fastpipe inspect {shlex.quote(dst)}, or {_loader_call(dst, summary)} in Python"
     )
+
+
+def _loader_call(dst: str, summary: Summary) -> str:
+    """A loader that works with the dataset: as it is called, for training or for evaluation."""
+    # A batch for training has to be full.
+    batch_size = min(_BATCH_SIZE, summary.info["samples"])
+    name = dst.rstrip("/").rpartition("/")[2]
+    options = ""
+    if meaning_of_split(name) in ("val", "test", "dev", "eval"):
+        options = ", train=False"
+    return f"fastpipe.loader({dst!r}, {batch_size}{options})"

@@ -13,6 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import first_names, format_count, readable
 from fastpipe.machine.progress import show_progress
 from fastpipe.packing.growth.grow import Grown
@@ -156,7 +157,7 @@ def pack_table(
     ]
     if empty_classes:
         table.add_row("empty classes", _list_names(empty_classes))
-    _add_left_out(table, summary)
+    _add_left_out(table, summary, is_folder=is_folder)
     return table
 
 
@@ -187,14 +188,19 @@ def _add_changed_pictures(
         table.add_row("frames", f"{files} with several; the first of each was packed")
 
 
-def _add_left_out(table: Table, summary: Summary) -> None:
+def _add_left_out(table: Table, summary: Summary, *, is_folder: bool) -> None:
     """Adds a row of files that were not packed, and one of members of tars."""
     # Files of the system, such as .DS_Store, and of the demo are not worth a row.
     not_packed = [name for name in summary.stray if not is_left_behind(name)]
     if not_packed:
         files = format_count(len(not_packed), "file")
         names = _list_names(not_packed)
-        text = f"{files} next to the class folders, or without a row: {names}"
+        text = f"{files}: {names}"
+        has_images = any(map(is_picture, not_packed))
+        if has_images and is_folder and summary.info["classes"]:
+            text = f"{files} beside the class folders: {names}; move images into a class folder"
+        elif has_images and not is_folder:
+            text = f"{files} without a row: {names}"
         table.add_row("not packed", text)
     if summary.dropped:
         kinds = [

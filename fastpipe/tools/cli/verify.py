@@ -186,7 +186,9 @@ def _describe_check(report: Report) -> str:
     shards = format_count(report.shards, "shard")
     text = f"{samples} in {shards}"
     if report.quick:
-        return f"{text}; only the small files, the index and sizes, read no shard"
+        return (
+            f"{text}: checked sizes, the index and the small files; no shard was read"
+        )
     if not report.bytes:
         return f"none of the {text} could be read"
     mb_per_s = report.bytes / max(report.seconds, 1e-9) / 1e6

@@ -50,3 +50,35 @@ def test_names_and_commands_have_entries(site: Path) -> None:
     commands = (site / "reference" / "command-line.html").read_text()
     assert "<h2>fastpipe cache clear" in commands
     assert "--classes-from" in commands
+
+
+def test_only_the_site_is_published(site: Path) -> None:
+    """Sphinx keeps a cache of its own."""
+    assert not (site / ".doctrees").exists()
+    assert not list(site.rglob("*.doctree"))
+
+
+def test_links_of_pages_for_programs_work(site: Path) -> None:
+    dead = []
+    num_links = 0
+    for page in site.rglob("*.md"):
+        if "files" in page.relative_to(site).parts:
+            continue  # copies of files of the checkout keep their links
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text):
+            if not re.match(r"[a-z]+:", target):
+                num_links += 1
+                if not (page.parent / target).exists():
+                    dead.append(f"{page.relative_to(site)}: {target}")
+    assert num_links > 100
+    assert dead == []
+
+
+def test_pages_of_the_api_have_their_text_for_programs(site: Path) -> None:
+    for page in (site / "reference" / "api").glob("*.md"):
+        assert "eval-rst" not in page.read_text()
+    loading = (site / "reference" / "api" / "loading.md").read_text()
+    assert "fastpipe.loader(data" in loading
+    assert "batch_size:" in loading
+    assert "## fastpipe.Loader.state_dict" in loading
+    assert "int([x]) -> integer" not in loading  # of a value of a class, not of the class

@@ -247,7 +247,7 @@ def test_a_split_of_a_bucket(source: Path, tmp_path: Path, bucket: MemoryBucket)
         (root / split / name).mkdir(parents=True)
         shutil.copy(next(source.rglob("*.jpg")), root / split / name / "1.jpg")
     url = bucket.upload(root, "root")
-    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+    with pytest.raises(PackError, match="has the splits train, val; pass one of them"):
         fastpipe.pack(url, tmp_path / "none")
     for place, name in ((url, "by-url"), (root, "here")):
         fastpipe.pack(place, tmp_path / name, split="val")

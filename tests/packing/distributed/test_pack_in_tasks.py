@@ -231,7 +231,7 @@ def test_nothing_to_pack_and_fail_fast_say_why(
     tasks_here: Cluster, made: dict[str, Path], tmp_path: Path
 ) -> None:
     write_files(tmp_path / "source", {"a/text.jpg": b"no image"})
-    with pytest.raises(PackError, match=r"none of the 1 files in .*; the first: a/text\.jpg: "):
+    with pytest.raises(PackError, match=r"the only file in .*; a/text\.jpg: "):
         packed_on_ray(tmp_path / "source", tmp_path / "packed")
     with pytest.raises(PackError, match=r"cannot be packed: .*--on-error fail"):
         packed_on_ray(made["folder"], tmp_path / "other", on_error="fail")

@@ -368,3 +368,39 @@ def test_tools_of_other_datasets_are_not_named(tmp_path: Path) -> None:
     write(tmp_path / "31_label_studio/export.json", [task])
     texts = assumed(fastpipe.pack(tmp_path / "mine", tmp_path / "packed"))
     assert not any("though" in text for text in texts)
+
+
+LABELS = "file,class\nant/100001.jpg,ant\nbee/100002.jpg,bee\n"
+
+
+@becomes(
+    "class folders, and beside them `predictions.csv`, or a log with names of some photos",
+    "the classes of the folders; nothing is proposed",
+)
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("predictions.csv", LABELS),
+        ("val-predictions-0.csv", LABELS),
+        ("model.csv", "file,class,probability\nant/100001.jpg,ant,0.9\nbee/100002.jpg,ant,0.8\n"),
+        ("out.csv", "path,prediction\nant/100001.jpg,ant\nbee/100002.jpg,ant\n"),
+        ("notes.txt", "packed 2 files\nrejected: ant/100001.jpg is blurred\nread none\nall done\n"),
+    ],
+)
+def test_answers_of_a_model_and_logs_are_no_labels(tmp_path: Path, name: str, content: str) -> None:
+    photos(tmp_path / "photos/ant", "100001.jpg")
+    photos(tmp_path / "photos/bee", "100002.jpg")
+    write(tmp_path / name, content)
+    # Also in the folder itself, if the name says it.
+    if "predictions" in name:
+        write(tmp_path / "photos" / name, content)
+    assert assumed(fastpipe.pack(tmp_path / "photos", tmp_path / "packed")) == []
+
+
+def test_a_table_of_labels_above_class_folders_is_still_named(tmp_path: Path) -> None:
+    photos(tmp_path / "photos/ant", "100001.jpg")
+    photos(tmp_path / "photos/bee", "100002.jpg")
+    write(tmp_path / "labels.csv", LABELS)
+    assert "though /labels.csv has the names of these images" in saying(
+        tmp_path, tmp_path / "photos"
+    )

@@ -38,7 +38,7 @@ def test_bdd(tmp_path: Path, files: str) -> None:
     train = [frame("a.jpg", CAR, LANE), {"name": "b.jpg"}]
     write(source / files.format("train"), train)
     write(source / files.format("val"), [frame("c.jpg", {**CAR, "category": "bus"})])
-    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+    with pytest.raises(PackError, match="has the splits train, val; pass one of them"):
         fastpipe.pack(source, tmp_path / "none")
     for root, options in (
         (source, {"split": "train"}),

@@ -33,7 +33,7 @@ def test_crowd_human(tmp_path: Path) -> None:
     for split, name in (("train", "273,c9"), ("val", "284,fa")):
         line = {"ID": name, "gtboxes": [PERSON, CROWD]}
         write(source / f"annotation_{split}.odgt", json.dumps(line) + "\n")
-    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+    with pytest.raises(PackError, match="has the splits train, val; pass one of them"):
         fastpipe.pack(source, tmp_path / "none")
     for root, options in ((source, {"split": "train"}), (source / "annotation_train.odgt", {})):
         boxes, summary = packed_objects(root, tmp_path / "packed", **options)

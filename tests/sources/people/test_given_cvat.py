@@ -60,7 +60,7 @@ def test_shapes(tmp_path: Path) -> None:
             "boxes: those around ellipses (1), masks (1), polygons (1), rotated boxes (1), cut off at "
             "the edge of the image",
             "left out, because they give no box: lines (1), points (1)",
-            "images: 1 image has no row and is left out, beside 2 with one: images/day1/c.jpg "
+            "images: 1 image in the folders of the others has no row and is left out, such as images/day1/c.jpg "
             "(--unlisted drop or keep)",
         ]
         first = values(tmp_path, "attributes")["images/day1/a.jpg"][0]
@@ -104,7 +104,7 @@ def test_subsets(tmp_path: Path) -> None:
     ]
     file = write(source / "annotations.xml", annotations(*images))
     for root in (source, file):
-        with pytest.raises(PackError, match="has the splits Train, Validation: --split picks one"):
+        with pytest.raises(PackError, match="has the splits Train, Validation; pass one of them"):
             fastpipe.pack(root, tmp_path / "none")
         boxes, _ = packed_objects(root, tmp_path / "packed", split="Train")
         assert boxes == {"images/a.jpg": [("dog", [2, 3, 10, 12.5])]}
@@ -142,7 +142,10 @@ def test_images_of_other_subsets_are_not_without_a_row(tmp_path: Path) -> None:
     write(source / "annotations.xml", text)
     _, summary = packed_objects(source, tmp_path / "packed", split="train")
     (said,) = assumed(summary)
-    assert "1 image has no row and is left out, beside 1 with one: images/c.jpg" in said
+    assert (
+        "1 image in the folders of the others has no row and is left out, such as images/c.jpg"
+        in said
+    )
     boxes, _ = packed_objects(source, tmp_path / "packed", split="train", unlisted="keep")
     assert set(boxes) == {"images/a.jpg", "images/c.jpg"}
 

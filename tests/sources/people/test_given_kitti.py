@@ -30,7 +30,7 @@ def test_kitti(tmp_path: Path) -> None:
     write(source / "training/label_2/1.txt", WALKER)
     write(source / "training/label_2/2.txt", "")
     write(source / "training/calib/0.txt", "P0: 1 2 3\n")
-    with pytest.raises(PackError, match="has the splits testing, training: --split picks one"):
+    with pytest.raises(PackError, match="has the splits testing, training; pass one of them"):
         fastpipe.pack(source, tmp_path / "none")
     for root, split in ((source, "training"), (source / "training", None)):
         boxes, summary = packed_objects(root, tmp_path / "packed", split=split)

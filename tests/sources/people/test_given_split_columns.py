@@ -27,7 +27,7 @@ def test_a_column_of_splits(three: Path) -> None:
     text = "filepaths,labels,data set\na.jpg,cow,train\nb.jpg,bee,Valid\nc.jpg,ant,test\n"
     options: Any = {"label_column": "labels"}
     with pytest.raises(
-        PackError, match="has the splits Valid, test, train in column 'data set': --split picks one"
+        PackError, match="has the splits Valid, test, train in column 'data set'; pass one of them"
     ):
         pack_text(three, "a.csv", text, **options)
     assert not (three / "packed").exists()
@@ -41,7 +41,7 @@ def test_a_column_of_splits(three: Path) -> None:
         assert fastpipe.open(three / "packed").classes == ["ant", "bee", "cow"]  # of all splits
         assert list(fastpipe.open(three / "packed").fields) == []
         assert assumed(summary) == []
-    with pytest.raises(PackError, match=r"--split dev: .* has the splits"):
+    with pytest.raises(PackError, match=r"^split: .* has the splits .*, got .dev.; pass one"):
         pack_text(three, "a.csv", text, split="dev", overwrite=True, **options)
 
 

@@ -85,7 +85,7 @@ def test_splits(tmp_path: Path) -> None:
     broken = item("tree", "bitmap", bitmap={"data": "AAAA", "origin": [20, 10]})
     write(source / "train/ann/b.jpg.json", annotation(broken))
     write(source / "val/ann/a.jpg.json", annotation({**CAR, "classTitle": "bus"}))
-    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+    with pytest.raises(PackError, match="has the splits train, val; pass one of them"):
         fastpipe.pack(source, tmp_path / "none")
     summary = fastpipe.pack(source, tmp_path / "packed", split="train")
     assert objects(tmp_path / "packed") == {"train/img/a.jpg": [("car", [2, 3, 13, 21])]}

@@ -77,7 +77,7 @@ def test_regions_without_a_class(tmp_path: Path) -> None:
     for split in ("train", "val"):
         source = photos(tmp_path / "balloon" / split, f"{split}.jpg")
         write(source / "via_region_data.json", entries(**{split: {"0": region(POLYGON)}}))
-    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+    with pytest.raises(PackError, match="has the splits train, val; pass one of them"):
         fastpipe.pack(tmp_path / "balloon", tmp_path / "none")
     boxes, summary = packed_objects(tmp_path / "balloon", tmp_path / "packed", split="train")
     assert boxes == {"train.jpg": [("object", [5, 6, 20, 25])]}

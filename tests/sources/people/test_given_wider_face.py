@@ -47,7 +47,7 @@ def wider(tmp_path: Path) -> Path:
 )
 @becomes("WIDER FACE: its list of boxes", "the same")
 def test_wider_face(wider: Path, tmp_path: Path) -> None:
-    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+    with pytest.raises(PackError, match="has the splits train, val; pass one of them"):
         fastpipe.pack(wider, tmp_path / "none")
     file = wider / "wider_face_split/wider_face_train_bbx_gt.txt"
     images = "WIDER_train/images"

@@ -126,6 +126,42 @@ def test_masks_of_another_machine(tmp_path: Path) -> None:
     assert values(tmp_path, "mask")["images/a.jpg"][0][0] == 7
 
 
+@becomes(
+    "a slip in the folder of all paths: `birdx/1.jpg` beside `bird/` and `dog/1.jpg`",
+    "the file in `bird/`, which is said; a row without one is rejected",
+)
+def test_a_slip_in_a_folder(tmp_path: Path) -> None:
+    photos(tmp_path, "bird/a.jpg", "dog/b.jpg", "dog/c.jpg")
+    table = "path,label\nbirdx/a.jpg,bird\nbirdx/b.jpg,bird\n"
+    summary = pack_text(tmp_path, "a.csv", table, unlisted="drop")
+    assert labels(tmp_path) == {"bird/a.jpg": "bird"}
+    assert f"below {tmp_path.name}: bird; birdx/a.jpg is bird/a.jpg" in assumed(summary)[0]
+    ((path, why),) = summary.tally.rejected
+    assert path == "birdx/b.jpg"
+    assert why.startswith("no such file in the image root")
+    assert "; did you mean bird? (" in why
+    # The folder of the paths is there, and has none of the files.
+    table = "path,label\nbird/b.jpg,bird\nbird/c.jpg,bird\n"
+    with pytest.raises(PackError, match=r"bird/b\.jpg: no such file"):
+        pack_text(tmp_path, "b.csv", table, overwrite=True)
+
+
+def test_the_folder_above_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos(tmp_path / "set", "one/a.png", "two/b.png", "two/c.png")
+    (tmp_path / "set/lists").mkdir()
+    (tmp_path / "set/lists/a.csv").write_text(NIH)
+    monkeypatch.chdir(tmp_path / "set/lists")
+    summary = fastpipe.pack("a.csv", tmp_path / "packed", image_root="..")
+    assert any("images: 3 are in folders below set: one, two" in text for text in assumed(summary))
+
+
+def test_a_folder_that_is_left_out_is_shown_with_its_file(tmp_path: Path) -> None:
+    photos(tmp_path, "one/a.jpg", "two/b.jpg")
+    table = "path,label\nphotos/a.jpg,x\nphotos/b.jpg,y\n"
+    said = assumed(pack_text(tmp_path, "a.csv", table))
+    assert f"below {tmp_path.name}: one, two; photos/a.jpg is one/a.jpg" in said[0]
+
+
 @becomes("paths of another machine, with no such files here", "refused", "--image-root FOLDER")
 def test_paths_without_files(tmp_path: Path) -> None:
     photos(tmp_path, "x/other.jpg")
@@ -154,7 +190,7 @@ def test_a_form_for_results_is_no_table_of_labels(tmp_path: Path) -> None:
     assert labels(tmp_path) == {"train/a.jpg": "1", "train/b.jpg": "0"}
     assert (
         assumed(summary)[1]
-        == "tables: sampleSubmission.csv is not read, for it is called like a form for results"
+        == "tables: sampleSubmission.csv is not read, for it is called like results or a form for them"
     )
     with pytest.raises(
         PackError, match=r"pass the file that lists the images, such as .*train\.csv"
@@ -187,7 +223,7 @@ def test_splits_in_paths(tmp_path: Path, name: str) -> None:
     sources = [root / name, *([root] if name == "metadata.csv" else [])]
     for source in sources:
         with pytest.raises(
-            PackError, match="has the splits test, train in the folders of its paths: --split picks"
+            PackError, match="has the splits test, train in the folders of its paths; pass one"
         ):
             fastpipe.pack(source, tmp_path / "packed")
         for split, expected in {
@@ -200,7 +236,7 @@ def test_splits_in_paths(tmp_path: Path, name: str) -> None:
             assert assumed(summary) == summary.stray == []
         fastpipe.pack(source, tmp_path / "packed", split="all", overwrite=True)
         assert len(labels(tmp_path)) == 3
-        with pytest.raises(PackError, match=r"--split dev: .* has the splits test, train"):
+        with pytest.raises(PackError, match=r"^split: .* has the splits test, train .*, got .dev."):
             fastpipe.pack(source, tmp_path / "packed", split="dev", overwrite=True)
 
 

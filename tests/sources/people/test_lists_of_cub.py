@@ -45,7 +45,7 @@ def test_list_that_is_not_used(tmp_path: Path) -> None:
 def test_split_by_numbers(tmp_path: Path) -> None:
     source = cub(tmp_path / "cub")
     file = source / "train_test_split.txt"
-    with pytest.raises(PackError, match="has the splits 0, 1: --split picks one, --split all"):
+    with pytest.raises(PackError, match=r"has the splits 0, 1; pass one of them; .all"):
         fastpipe.pack(source / "images", tmp_path / "none", split_list=file)
     summary = fastpipe.pack(source / "images", tmp_path / "packed", split_list=file, split="1")
     assert assumed(summary) == []

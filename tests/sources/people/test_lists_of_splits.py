@@ -35,7 +35,7 @@ def test_lists_of_yolo(tmp_path: Path, names: str) -> None:
     if names == "data.yaml":
         text = "train: /home/bob/set/train.txt\nval: /home/bob/set/val.txt\nnames: [cat, dog]\n"
     write(source / names, text)
-    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+    with pytest.raises(PackError, match="has the splits train, val; pass one of them"):
         fastpipe.pack(source, tmp_path / "none")
     assert assumed(fastpipe.pack(source, tmp_path / "packed", split="train")) == []
     data = fastpipe.open(tmp_path / "packed")

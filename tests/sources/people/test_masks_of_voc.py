@@ -41,7 +41,7 @@ def test_masks_of_voc(tmp_path: Path) -> None:
     (source / "labelmap.txt").write_text(
         "# label:color_rgb:parts:actions\nbackground:0,0,0::\ndog:2,4,6::\ncat:1,2,3::\n"
     )
-    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+    with pytest.raises(PackError, match="has the splits train, val; pass one of them"):
         fastpipe.pack(source, tmp_path / "none")
     summary = fastpipe.pack(source, tmp_path / "packed", split="train")
     assert assumed(summary) == [

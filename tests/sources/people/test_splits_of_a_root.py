@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.programs.cli_run import failed
 from support.sources.becomes import becomes
 from support.sources.listed import by_path
+from support.sources.people import write
 from support.sources.photo_trees import labels_of, packed_labels, photos
 from support.sources.tars import write_tar
 
@@ -25,7 +27,7 @@ def both_splits(
     source: Path, into: Path, first: str = "train", second: str = "val"
 ) -> Iterator[Any]:
     """Without --split nothing is packed; then classes and labels of two splits."""
-    with pytest.raises(PackError, match=f"has the splits .*{second}.*--split picks one"):
+    with pytest.raises(PackError, match=f"has the splits .*{second}.*; pass one of them"):
         fastpipe.pack(source, into / "none")
     assert not (into / "none").exists()
     for split in (first, second):
@@ -66,7 +68,7 @@ def test_a_split_may_be_asked_for_by_another_name(tmp_path: Path) -> None:
         "ant/4.jpg": 0,
         "cow/5.jpg": 2,
     }
-    with pytest.raises(PackError, match=r"--split test: .* has the splits Validation, train"):
+    with pytest.raises(PackError, match=r"^split: .* has the splits Validation, train, got .test."):
         fastpipe.pack(source, tmp_path / "other", split="test")
 
 
@@ -414,7 +416,9 @@ def test_tars_of_splits(tmp_path: Path, pattern: str) -> None:
     train, val = both_splits(tmp_path / "src", tmp_path)
     assert (train[0], val[0]) == (["0", "1", "2"], ["0", "1", "2"])
     assert (sorted(train[1].values()), list(val[1].values())) == ([0, 2], [1])
-    with pytest.raises(DatasetError, match=r"has the splits train, val; pass fastpipe.open"):
+    with pytest.raises(
+        DatasetError, match=r"has the splits train, val; pass the .*; or in Python fastpipe\.open"
+    ):
         fastpipe.open(tmp_path / "src")
     assert labels_of(fastpipe.open(tmp_path / "src", split="train")) == train[1]
 
@@ -543,3 +547,29 @@ def test_a_folder_that_is_called_images(tmp_path: Path) -> None:
     (assumed,) = fastpipe.pack(source, tmp_path / "train", split="train").assumed
     assert "labels: none" in assumed.text
     assert labels_of(fastpipe.open(tmp_path / "train")) == {"images/1.jpg": -1}
+
+
+def test_a_split_is_named_as_its_user_writes_it(tmp_path: Path) -> None:
+    """split in Python, --split in a command; `preview` has no such option."""
+    source = tmp_path / "photos"
+    for split in ("train", "val"):
+        photos(source / split, "cat/1.jpg", "dog/2.jpg")
+    words = "has the splits train, val; pass one of them. --format imagefolder takes"
+    with pytest.raises(PackError, match=f"^split: {source} {words}"):
+        fastpipe.pack(source, tmp_path / "packed")
+    assert f"fastpipe: --split: {source} {words}" in failed(1, "pack", source, tmp_path / "packed")
+    with pytest.raises(PackError, match=r"train, val, got 'trian'; did you mean 'train'\?"):
+        fastpipe.pack(source, tmp_path / "packed", split="trian")
+    assert f"pass the folder {source}/train, whose classes" in failed(1, "preview", source)
+
+
+def test_a_split_of_a_source_without_splits(tmp_path: Path) -> None:
+    photos(tmp_path / "coco/images", "1.jpg")
+    content = {
+        "images": [{"id": 1, "file_name": "1.jpg", "width": 40, "height": 30}],
+        "annotations": [],
+        "categories": [{"id": 1, "name": "cat"}],
+    }
+    write(tmp_path / "coco/instances.json", content)
+    with pytest.raises(PackError, match=r"^split: .*coco has no splits; leave it out$"):
+        fastpipe.pack(tmp_path / "coco", tmp_path / "packed", split="train2017")

@@ -63,7 +63,7 @@ def test_verify(
     said = succeeded("verify", range_server.url)
     assert f"sound: {range_server.url}: 160 samples in 7 shards" in said
     assert "quick" not in said
-    assert "read no shard" in succeeded("verify", range_server.url, "--quick")
+    assert "no shard was read" in succeeded("verify", range_server.url, "--quick")
     copy = copied(remote_packed)
     flip_unseen(copy, 123)
     with RangeServer(copy) as server:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +14,9 @@ import pytest
 from support.remote.cases import digests
 from support.remote.range_server import Fault, RangeServer, Request
 
+from fastpipe.dataset.format.folder import Url
 from fastpipe.errors import DatasetError
+from fastpipe.store.remote.connection import lacks_credentials
 
 Loaders = Callable[..., Any]
 Expected = Callable[..., list[str]]
@@ -124,3 +127,38 @@ def test_no_new_token(bucket: Path, open_remote: Loaders) -> None:
             "Check the credentials",
         ):
             digests(remote, 3)
+
+
+@pytest.mark.parametrize("lacks", [True, False])
+def test_a_refused_request_without_credentials_says_so(
+    bucket: Path, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch, lacks: bool
+) -> None:
+    """Without any, obstore asks the machine's role for some, which no test has."""
+    monkeypatch.setattr("fastpipe.store.remote.objects.lacks_credentials", lambda *_: lacks)
+    tokens = TokenService(life_s=1000.0, told_s=3600.0)
+    with (
+        RangeServer(bucket, fault=lambda _: Fault(status=403)) as server,
+        pytest.raises(DatasetError) as caught,
+    ):
+        open_remote("s3://bucket/train", storage_options=options(server, tokens))
+    assert "HTTP 403" in str(caught.value)
+    assert ("No credentials were found: AWS_ACCESS_KEY_ID is not set" in str(caught.value)) is lacks
+
+
+def test_where_credentials_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    url = Url("s3://bucket/train")
+    assert lacks_credentials(url, {"region": "us-east-1"})
+    for given in ({"access_key_id": "x"}, {"skip_signature": True}, {"aws_secret_access_key": "x"}):
+        assert not lacks_credentials(url, given)
+    assert not lacks_credentials(Url("gs://bucket/train"), {})
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"):
+        with monkeypatch.context() as context:
+            context.setenv(name, "x")
+            assert not lacks_credentials(url, {})
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "credentials").touch()
+    assert not lacks_credentials(url, {})

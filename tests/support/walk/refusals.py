@@ -29,6 +29,8 @@ def refusals(model: Model) -> set[str]:
     several = isinstance(model.crop, (fastpipe.FiveCrop, fastpipe.TenCrop))
     augment = options.get("augment")
     whole = model.buckets or model.native
+    is_float = model.with_images and model["dtype"] == torch.float32
+    of_views = "augment=" in draw.options.get("views", "")
     soft = isinstance(augment, fastpipe.Augment) and augment.soft
     text = draw.options.get("augment", "")
     unlabelled = any(row.name is None for row in model.data.rows)
@@ -57,10 +59,9 @@ def refusals(model: Model) -> set[str]:
         (not model.buckets and "pixel_mask" in fields, "image_size", "pixel_mask"),
         (not whole and "image_size" in fields, "image_size", "pixel_mask"),
         (augment is not None and not model.with_images, words("augment + fields without images")),
-        ("augment=" in draw.options.get("views", "") and not model.with_images, words("augment + fields without images")),
+        (of_views and not model.with_images, words("augment + fields without images")),
         ("pixel_mask" in fields and not model.with_images, "pixel_mask"),
-        (model.native and model.with_images and (augment is not None or model["dtype"] == torch.float32), words("native sizes + augment")),
-        (model.native and "augment=" in draw.options.get("views", ""), words("native sizes + augment")),
+        (model.native and (augment is not None or is_float or of_views), words("native sizes + augment")),
         (set(fields) - set(own) - _ALWAYS, "fields", "image, label"),
         (whole and (sized or "crop=" in draw.options.get("views", "")), words("whole images + crop")),
         (whole and "size_choices" in options, words("whole images + other sizes")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from support.datasets.packed import packed_jpeg
 from support.programs.cli_run import failed, fp, succeeded
 from support.sources.pack_sources import saved, segments, write_folder
 
+import fastpipe
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import size_bytes
 
@@ -33,16 +35,49 @@ def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
     assert re.search(r"shards +1, [\d,]+ bytes *\n", text)
     assert re.search(r"size +\d+\.\d% of the source's [\d,]+ bytes", text)
     assert re.search(r"empty classes +dog *\n", text)
-    assert re.search(
-        r"not packed +1 file next to the class folders, or without a row: README *\n", text
-    )
+    assert re.search(r"not packed +1 file: README *\n", text)
     assert "rejected  1 file, listed in" in text
     assert "    ant/bad.jpg: not an image of a known format: starts with b'bad'" in text
     packed = str(tmp_path / "packed")
     assert text.endswith(
-        f"next: fastpipe inspect {packed}, or fastpipe.loader({packed!r}, 256) in Python\n"
+        f"next: fastpipe inspect {packed}, or fastpipe.loader({packed!r}, 24) in Python\n"
     )
     assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [("train", "24"), ("val", "24, train=False"), ("photos-test", "24, train=False")],
+)
+def test_the_loader_that_is_proposed_works(
+    source: Path, tmp_path: Path, name: str, call: str
+) -> None:
+    text = succeeded("pack", source, tmp_path / name)
+    packed = str(tmp_path / name)
+    assert f", or fastpipe.loader({packed!r}, {call}) in Python" in text
+    with fastpipe.loader(packed, 24, size=8, train="False" not in call) as loader:
+        assert [len(labels) for _, labels in loader] == [24]
+
+
+def test_images_beside_class_folders_are_answered_with_what_to_do(
+    source: Path, tmp_path: Path
+) -> None:
+    shutil.copy(next(source.rglob("*.jpg")), source / "0.jpg")
+    words = "1 file beside the class folders: 0.jpg; move images into a class folder"
+    assert words in " ".join(succeeded("pack", source, tmp_path / "packed").split())
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [("--num-workers", "--workers"), ("--maxsize", "--max-size"), ("--max_size", "--max-size")],
+)
+def test_an_unknown_option_is_answered_with_the_one_that_is_meant(
+    source: Path, tmp_path: Path, option: str, meant: str
+) -> None:
+    words = failed(2, "pack", source, tmp_path / "packed", option, "4")
+    assert f"No such option: {option}; did you mean {meant}?" in words
+    assert "Possible options" not in words
+    assert failed(2, "pack", source, tmp_path / "packed", "--zzz").endswith("No such option: --zzz")
 
 
 def test_the_size_in_the_table_is_that_of_the_shards(source: Path, tmp_path: Path) -> None:
