@@ -34,6 +34,7 @@ class ColumnChoice(NamedTuple):
         fields: of the samples.
         has_paths: images are paths; else bytes.
         classes: names of the label's numbers; None: nothing says them.
+        name: the column that names samples without an image; "": their place in the table does.
     """
 
     image: str
@@ -41,6 +42,7 @@ class ColumnChoice(NamedTuple):
     fields: tuple[SourceField, ...]
     has_paths: bool = True
     classes: tuple[str, ...] | None = None
+    name: str = ""
 
     def columns_to_read(self) -> list[str]:
         """Names of the columns that a sample is made of; its label is known before."""

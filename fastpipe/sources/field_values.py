@@ -45,6 +45,8 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
         else:
             value = parse_text(value)
 
+    if kind == "images" and value == "":
+        return None
     # A field of numbers may come from a column of true and false, or of single numbers.
     if kind == "int" and isinstance(value, bool):
         return int(value)

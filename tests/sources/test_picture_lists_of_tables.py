@@ -62,12 +62,9 @@ def rejected(folder: Path) -> dict[str, str]:
 def test_lists_of_paths_are_a_field(folder: Path, name: str) -> None:
     rows = [llava(number, paths(number % 4), number % 4) for number in range(COUNT)]
     data = packed(folder, rows, name)
-    assert {field.name: field.kind for field in data.fields.values()} == {
-        "images": "images",
-        "id_": "text",
-        "conversations": "json",
-    }
-    assert counts(data) == {f"{name}/{number + 1:06d}": number % 4 for number in range(COUNT)}
+    kinds = {field.name: field.kind for field in data.fields.values()}
+    assert kinds == {"id_": "text", "conversations": "json", "images": "images"}
+    assert counts(data) == {f"s{number}": number % 4 for number in range(COUNT)}
     assert data.with_fields(["conversations"])[0]["conversations"][1]["value"] == "A cat."
 
 
@@ -94,10 +91,59 @@ def test_messages_with_images_of_qwen(folder: Path) -> None:
     assert list(counts(packed(folder, rows, "train.jsonl")).values()) == [1, 2] * 4 + [1]
 
 
+def test_a_row_of_another_form_is_rejected_alone(folder: Path) -> None:
+    rows = [llava(0, paths(2), 2), llava(1, "", 0), llava(2, [None], 0), llava(3, [["a.jpg"]], 0)]
+    rows += [llava(4, "images/0.jpg", 1), llava(5, ["images/0"], 1)]
+    data = packed(folder, rows)
+    assert list(counts(data).values()) == [2, 0, 1, 1]
+    reasons = rejected(folder)
+    assert list(reasons) == ["train.json/000003", "train.json/000004"]
+    assert "field images: expected the path of a file, got None" in reasons["train.json/000003"]
+
+
+def test_a_split_of_texts_alone(folder: Path) -> None:
+    data = packed(folder, [llava(number, [], 0) for number in range(3)])
+    assert list(counts(data).values()) == [0, 0, 0]
+
+
+def test_an_image_in_each_row_stays_beside_lists(folder: Path) -> None:
+    rows = [{"image": "images/0.jpg", "images": paths(number)} for number in range(1, 4)]
+    data = packed(folder, rows)
+    assert list(counts(data).values()) == [1, 2, 3]
+    assert data[0][0].shape == (3, 40, 50)
+
+
+def test_two_lists_are_two_fields(folder: Path) -> None:
+    rows = [{"image": paths(1), "frames": paths(number)} for number in range(4)]
+    data = packed(folder, rows)
+    assert list(counts(data).values()) == [1] * 4
+    assert list(counts(data, "frames").values()) == [0, 1, 2, 3]
+
+
+def test_a_user_names_the_lists(folder: Path) -> None:
+    rows = [{"views": paths(number), "text": "a"} for number in range(4)]
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    fastpipe.pack(folder / "train.jsonl", folder / "packed", fields={"pics": "views:images"})
+    assert list(counts(fastpipe.open(folder / "packed"), "pics").values()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fields": {"turns": "conversations"}}, "Add --field images=image:images"),
+        ({"image_column": "image"}, "store the lists with --field images=image:images"),
+    ],
+)
+def test_lists_that_nothing_stores_are_an_error(folder: Path, options: Any, words: str) -> None:
+    (folder / "train.json").write_text(json.dumps([llava(0, paths(2), 2)]))
+    with pytest.raises(fastpipe.PackError, match=words):
+        fastpipe.pack(folder / "train.json", folder / "packed", **options)
+
+
 def test_places_are_counted_against_the_pictures(folder: Path) -> None:
     rows = [llava(0, paths(2), 2), llava(1, paths(2), 3), llava(2, [], 1), llava(3, paths(3), 0)]
     data = packed(folder, rows)
-    assert counts(data) == {"train.json/000001": 2, "train.json/000004": 3}
+    assert counts(data) == {"s0": 2, "s3": 3}
     assert rejected(folder) == {
         "train.json/000002": "field conversations: expected <image> as often as it has pictures, 2; "
         "got it 3 times",
@@ -118,7 +164,7 @@ def test_the_summary_says_it(folder: Path) -> None:
     (first, *_) = [str(assumption) for assumption in summary.assumed]
     assert first == (
         "images: column 'image' has the pictures of each sample, none to many, so samples have a "
-        "field 'images' and no image of their own: load them with fields=['images', ...]"
+        "field 'images' and no image of their own: load them with fields=['images']"
     )
 
 
@@ -131,6 +177,25 @@ def test_lists_beside_an_image_stay_a_field_of_their_own(folder: Path) -> None:
     data = fastpipe.open(folder / "packed")
     assert list(counts(data, "views").values()) == [0, 1, 2, 3]
     assert data[2][0].shape == (3, 40, 50)
+
+
+def test_rows_with_ids_can_be_added(folder: Path) -> None:
+    rows = [llava(number, paths(number % 3), number % 3) for number in range(6)]
+    packed(folder, rows)
+    new = llava(99, paths(1), 1)
+    (folder / "train.json").write_text(json.dumps([rows[0], new, *rows[1:]]))
+    for by in ("path", "content"):
+        fastpipe.add(folder / "train.json", folder / "packed", by=by)
+    found = counts(fastpipe.open(folder / "packed"))
+    assert found == {**{f"s{number}": number % 3 for number in range(6)}, "s99": 1}
+
+
+def test_rows_without_ids_cannot_be_added(folder: Path) -> None:
+    rows = [{"images": paths(number), "messages": []} for number in range(3)]
+    packed(folder, rows)
+    (folder / "train.json").write_text(json.dumps([*rows, rows[0]]))
+    with pytest.raises(fastpipe.PackError, match="Give each row of the table an id of its own"):
+        fastpipe.add(folder / "train.json", folder / "packed")
 
 
 def test_the_same_bytes_by_any_number_of_threads(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -255,6 +256,10 @@ def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grow
         )
 
 
+# The name of a row in a table, such as train.json/000012.
+_PLACE_IN_TABLE = re.compile(r"\.[a-z]+/[0-9]{6,}(#[0-9]+)?$")
+
+
 class ComparedSources(NamedTuple):
     """Sources beside a dataset.
 
@@ -283,6 +288,7 @@ def compare_sources(
     """
     sources = listing.sources
     index = version.index
+    _refuse_names_by_place(listing)
     rows, has_key = _find_rows(index, sources)
     is_same = _has_same_content(listing, version, rows, has_key)
     has_changed = has_key & ~is_same
@@ -311,6 +317,19 @@ def compare_sources(
         copies=len(copies),
         skipped=int((has_changed & ~is_replaced).sum()),
     )
+
+
+def _refuse_names_by_place(listing: Listing) -> None:
+    """Raises PackError if samples without an image are called by their place in a table: with a new
+    row, others would get their names.
+    """
+    for source in listing.sources:
+        if not source.has_image and _PLACE_IN_TABLE.search(source.path):
+            raise PackError(
+                f"{readable(str(listing.root))}: samples without an image are known by their id, and "
+                f"{readable(source.path)} has none. Give each row of the table an id of its own, in "
+                "a column called id, and pack it into a new folder"
+            )
 
 
 def _find_rows(index: PackedIndex, sources: Sequence[Source]) -> tuple[Int64s, Bools]:
@@ -394,10 +413,12 @@ def _listed_ns(version: Version) -> Int64s:
 def _digests(
     listing: Listing, sources: Sequence[Source], options: PackOptions
 ) -> dict[str, int | None]:
-    """By path, the hash of each picture as it would be stored; None: it cannot be packed."""
+    """By path, the hash of each picture as it would be stored; None: it cannot be packed, or the
+    sample has none.
+    """
     digests: dict[str, int | None] = {source.path: None for source in sources}
     if sources:
         for source, outcome in convert_sources(listing, sources, options):
-            if not isinstance(outcome, str):
+            if not isinstance(outcome, str) and outcome.data:
                 digests[source.path] = xxhash.xxh3_64_intdigest(outcome.data)
     return digests

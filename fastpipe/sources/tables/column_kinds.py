@@ -191,23 +191,23 @@ class ColumnSummary:
     @property
     def are_pictures(self) -> bool:
         """Whether the values are called like files of pictures, as far as values are kept."""
-        return bool(self.first) and all(map(is_picture, self.first))
+        texts = [text for text in self.first if text]
+        return bool(texts) and all(map(is_picture, texts))
 
     @property
     def has_missing(self) -> bool:
-        """Whether values are missing."""
-        return "none" in self._types
+        """Whether values are missing, or empty texts."""
+        return "none" in self._types or "" in self.first
 
     @property
-    def are_path_lists(self) -> bool:
-        """Whether all values are lists of names of pictures, such names, empty or missing; and some
-        are lists.
-        """
-        has_lists = _NAME_LIST in self._types
-        names = {_NAME_LIST, _EMPTY, "none"}
-        if self.are_pictures:
-            names.add("text")
-        return has_lists and self._types.keys() <= names
+    def has_name_lists(self) -> bool:
+        """Whether there are lists of names of pictures among the values."""
+        return _NAME_LIST in self._types
+
+    @property
+    def are_empty_lists(self) -> bool:
+        """Whether all values are empty lists or missing."""
+        return self._types.keys() <= {_EMPTY, "none"}
 
     @property
     def are_boxes(self) -> bool:

@@ -15,15 +15,17 @@ def conversation_names(names: Iterable[str]) -> list[str]:
     return [name for name in names if name.lower() in _NAMES]
 
 
-def describe_miscount(values: dict[str, Any], pictures: str) -> str | None:
+def describe_miscount(values: dict[str, Any], lists: list[str]) -> str | None:
     """Why the places for pictures in a conversation do not fit its pictures; None if they do.
 
     Args:
         values: of the sample, by field.
-        pictures: the field of its pictures.
+        lists: the fields of its pictures.
     """
-    listed = values.get(pictures)
-    count = len(listed) if isinstance(listed, list) else int(bool(listed))
+    count = 0
+    for name in lists:
+        value = values.get(name)
+        count += len(value) if isinstance(value, list) else int(bool(value))
     for name in conversation_names(values):
         place_count = sum(text.count(_PLACE) for text in _texts_in(values[name]))
         # Without any places, the pictures may be meant to come first.

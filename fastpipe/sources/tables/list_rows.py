@@ -370,7 +370,7 @@ class _RowLister:
 
         if not row.has_image:
             self.has_files = True
-            name = self._unique_name(row.where)
+            name = self._unique_name(row.name or row.where)
             size_bytes = self._size_of_files(row)
             return Source(
                 name,
@@ -488,7 +488,7 @@ class _RowLister:
         """The value that a note has for the path of a field's file, and the state of the file."""
         if not is_name(value):
             raise ValueError(
-                f"field {field}: expected the path of a file, got {str(value)[:60]!r}"
+                f"field {field}: expected the path of a file, got {repr(value)[:60]}"
             )
         path = relative_path(value, self._root)
         try:

@@ -36,8 +36,8 @@ from fastpipe.sources.tables.manifest_columns import (
 )
 from fastpipe.sources.tables.manifest_reader import METADATA, choose_reader
 from fastpipe.sources.tables.picture_lists import (
-    find_picture_column,
-    with_picture_lists,
+    find_picture_columns,
+    settle_picture_lists,
 )
 from fastpipe.sources.tables.rows import Row, rows_of
 from fastpipe.sources.tables.run_order import settle_run_order
@@ -94,30 +94,31 @@ def list_manifest(
     if boxes is not None and BOXES not in manifest.summaries:
         # --field can name the boxes as if they were a column.
         column_names.append(BOXES)
-    pictures = find_picture_column(manifest) if boxes is None else None
-    images = name_image_columns(manifest) if pictures is None else [pictures]
-    if not images and not is_metadata and options.image_column is None:
+    lists = find_picture_columns(manifest) if boxes is None else []
+    images = [column for column in name_image_columns(manifest) if column not in lists]
+    if not images and not lists and not is_metadata and options.image_column is None:
         images = columns_of_pictures(manifest)
         for column in images:
             text = f"images: column {column!r} has names of pictures"
             assumed.append(Assumption(text, f"--image-column {column}"))
-    columns = choose_manifest_columns(manifest, column_names, images)
-    if pictures is not None:
-        columns, assumed_of_pictures = with_picture_lists(columns, manifest)
-        assumed += assumed_of_pictures
-    elif not has_splits:
+    columns = choose_manifest_columns(
+        manifest, column_names, images, has_picture_lists=bool(lists)
+    )
+    columns, assumed_of_lists = settle_picture_lists(columns, lists, manifest)
+    assumed += assumed_of_lists
+    if columns.image and not has_splits:
         split = _find_split_of_paths(manifest, columns.image, is_alone)
 
     if options.first_label is not None:
         _check_first_label(manifest, columns.label, has_boxes=boxes is not None)
     run_field = None
-    if boxes is None and pictures is None:
+    if boxes is None and columns.image:
         run_field = find_run_field(manifest.summaries, columns, options)
     if boxes is not None:
         images_of_rows = gather_boxes(manifest, columns, boxes, split)
     elif run_field is not None:
         images_of_rows = gather_masks(manifest, field_values, columns, run_field, split)
-    elif pictures is None and (captions := caption_fields(manifest, columns)):
+    elif columns.image and (captions := caption_fields(manifest, columns)):
         images_of_rows = gather_captions(
             manifest, field_values, columns, captions, split
         )
@@ -151,7 +152,7 @@ def list_manifest(
         )
     if is_alone and options.image_root is None:
         _refuse_images_elsewhere(path, listing, options)
-    if pictures is None and _lists_paths_alone(manifest, columns):
+    if columns.image and _lists_paths_alone(manifest, columns):
         listing = add_assumptions(listing, _folders_as_classes(listing))
 
     # Another table may have the numbers that the classes have in training. A split of this table

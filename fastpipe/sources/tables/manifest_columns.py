@@ -125,9 +125,17 @@ def _without_fields(columns: Iterable[str], options: SourceOptions) -> list[str]
 
 
 def choose_manifest_columns(
-    manifest: Manifest, column_names: Collection[str], images: Sequence[str]
+    manifest: Manifest,
+    column_names: Collection[str],
+    images: Sequence[str],
+    *,
+    has_picture_lists: bool = False,
 ) -> ColumnChoice:
-    """Chooses the columns of image, label and fields."""
+    """Chooses the columns of image, label and fields.
+
+    With `has_picture_lists`, and if the user wants a column as a field of lists of pictures,
+    samples need no image.
+    """
     summaries = manifest.summaries
 
     def kind_of(column: str) -> str:
@@ -150,6 +158,8 @@ def choose_manifest_columns(
     ending = ""
     if manifest.is_metadata:
         ending = _FURTHER_IMAGES
+    wishes = manifest.options.fields or ()
+    has_lists = has_picture_lists or any(wish.kind == "images" for wish in wishes)
     return choose_columns(
         manifest.table,
         column_names,
@@ -159,6 +169,7 @@ def choose_manifest_columns(
         ending,
         has_flags,
         hint,
+        needs_image=not has_lists,
     )
 
 

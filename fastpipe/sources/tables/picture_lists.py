@@ -1,59 +1,96 @@
-"""A table in JSON whose samples have none to many pictures -> a field of them.
+"""A table in JSON whose samples have lists of pictures -> fields of them.
 
 Data for vision-language models is written so: LLaVA's `image`, which is a path, a list of paths, or
-missing for a conversation without a picture; and `images` beside `messages`, as for Qwen-VL. Such a
-sample has no image of its own.
+missing for a conversation without a picture; and `images` beside `messages`, as for Qwen-VL. Where
+no other column has an image for each sample, samples have no image of their own.
 """
 
 from __future__ import annotations
 
+from fastpipe.errors import PackError
 from fastpipe.sources.column_choice import IMAGE_COLUMNS, ColumnChoice
 from fastpipe.sources.column_names import field_name
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.tables.conversations import conversation_names
 from fastpipe.sources.tables.manifest_columns import Manifest
 
-_LIST_COLUMNS = IMAGE_COLUMNS | {"images", "image_paths", "pictures", "imgs"}
+# Columns that may name each sample.
+_NAME_COLUMNS = ("id", "uid", "sample_id", "question_id", "key")
+_LIST_COLUMNS = IMAGE_COLUMNS | {"images", "image_paths", "pictures", "imgs", "frames"}
 
 
-def find_picture_column(manifest: Manifest) -> str | None:
-    """The column with the pictures of samples that have none to many; None if there is none.
+def find_picture_columns(manifest: Manifest) -> list[str]:
+    """The columns with none to many pictures of each sample.
 
-    Its values are lists of paths. Beside a conversation they may be single paths, too, if some
-    samples have no picture.
+    Their values are lists of paths. Beside a conversation they may also be single paths, if some
+    samples have no picture; or all be empty.
     """
     options = manifest.options
-    if (
-        not manifest.is_typed
-        or manifest.is_metadata
-        or options.image_column is not None
-    ):
-        return None
+    if not manifest.is_typed or manifest.is_metadata:
+        return []
+    has_conversation = bool(conversation_names(manifest.summaries))
     columns = []
     for column, values in manifest.summaries.items():
         is_named = column.lower() in _LIST_COLUMNS
-        is_taken = column in options.field_columns
-        if not is_named or is_taken:
-            continue
         is_optional = values.has_missing and values.are_pictures
-        if values.are_path_lists or (
-            is_optional and conversation_names(manifest.summaries)
-        ):
-            columns.append(column)
-    return columns[0] if len(columns) == 1 else None
+        has_lists = values.has_name_lists
+        if has_conversation:
+            has_lists = has_lists or is_optional or values.are_empty_lists
+        if not is_named or not has_lists:
+            continue
+        if column == options.image_column:
+            raise PackError(
+                f"--image-column {column}: its values are lists of pictures; expected the path of one "
+                f"image in each row of {manifest.table}. Leave it out, or store the lists with "
+                f"--field images={column}:images"
+            )
+        columns.append(column)
+    return columns
 
 
-def with_picture_lists(
-    columns: ColumnChoice, manifest: Manifest
+def settle_picture_lists(
+    columns: ColumnChoice, lists: list[str], manifest: Manifest
 ) -> tuple[ColumnChoice, list[Assumption]]:
-    """The same columns, where that of images becomes a field of lists of pictures."""
-    column = columns.image
-    names = [field.name for field in columns.fields]
-    name = field_name("images" if column.lower() == "image" else column.lower(), names)
-    pictures = SourceField(name, "images", column=column)
+    """The same choice, in which the columns with lists are fields of kind "images".
+
+    Raises:
+        PackError: samples would have neither an image nor a list of pictures.
+    """
+    fields: list[SourceField] = []
+    for field in columns.fields:
+        is_list = field.column in lists
+        if manifest.options.fields is None and is_list:
+            name = field.name
+            if field.column.lower() == "image":
+                other_names = [other.name for other in columns.fields]
+                name = field_name("images", other_names)
+            field = field._replace(name=name, kind="images")
+        fields.append(field)
+    columns = columns._replace(fields=tuple(fields))
+    if columns.image:
+        return columns, []
+    columns = columns._replace(name=_name_column(manifest))
+
+    names = [field.name for field in fields if field.kind == "images"]
+    if not names:
+        raise PackError(
+            f"{manifest.table}: expected a column with images; it has lists of pictures, which no "
+            f"--field stores. Add --field images={lists[0]}:images"
+        )
+    if manifest.options.fields is not None:
+        return columns, []
+    listed = " and ".join(repr(column) for column in lists)
     text = (
-        f"images: column {column!r} has the pictures of each sample, none to many, so samples have "
-        f"a field {name!r} and no image of their own: load them with fields=[{name!r}, ...]"
+        f"images: column {listed} has the pictures of each sample, none to many, so samples have a "
+        f"field {names[0]!r} and no image of their own: load them with fields={names}"
     )
-    fields = (pictures, *columns.fields)
-    return columns._replace(image="", fields=fields), [Assumption(text)]
+    return columns, [Assumption(text)]
+
+
+def _name_column(manifest: Manifest) -> str:
+    """The column with another name for each sample; "" if there is none."""
+    for column, values in manifest.summaries.items():
+        is_named = column.lower() in _NAME_COLUMNS
+        if is_named and values.are_all_different and not values.has_missing:
+            return column
+    return ""

@@ -27,6 +27,7 @@ class Row(NamedTuple):
     # Whether the row is of another split. Its label counts, as all splits have the same classes.
     is_of_another: bool = False
     has_image: bool = True  # else the sample has fields only, and no path
+    name: str = ""  # of a sample without an image; "": `where`
 
 
 class Rows:
@@ -88,9 +89,15 @@ def rows_of(
             except ImageError as error:
                 problem = f"field {field.name}: {error}"
         if not columns.image and problem is None:
-            problem = describe_miscount(values, columns.fields[0].name)
+            lists = [field.name for field in columns.fields if field.kind == "images"]
+            problem = describe_miscount(values, lists)
+        name = ""
+        if columns.name:
+            name = str(row.values.get(columns.name) or "")
         has_image = bool(columns.image)
-        yield Row(row.where, values, problem, path, label, has_image=has_image)
+        yield Row(
+            row.where, values, problem, path, label, has_image=has_image, name=name
+        )
 
 
 def _read_label(value: Any, typed: bool, numbered: bool) -> Any:
