@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import datasets
 import pytest
+from support.programs.cli_run import succeeded
 from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
@@ -166,6 +168,17 @@ def test_the_summary_says_it(folder: Path) -> None:
         "images: column 'image' has the pictures of each sample, none to many, so samples have a "
         "field 'images' and no image of their own: load them with fields=['images']"
     )
+
+
+def test_the_command_ends_with_a_loader_that_works(folder: Path) -> None:
+    (folder / "train.json").write_text(json.dumps([llava(0, paths(2), 2), llava(1, [], 0)]))
+    text = succeeded("pack", folder / "train.json", folder / "packed")
+    (call,) = re.findall(r"fastpipe\.loader\(.*\)", " ".join(text.split()))
+    assert "2, fields=['id_', 'conversations', 'images']" in call
+    names: dict[str, Any] = {"fastpipe": fastpipe}
+    exec(f"loader = {call}", names)
+    with names["loader"] as loader:
+        assert len(next(iter(loader))["images"]) == 2
 
 
 def test_lists_beside_an_image_stay_a_field_of_their_own(folder: Path) -> None:

@@ -347,4 +347,8 @@ def _loader_call(dst: str, summary: Summary) -> str:
     options = ""
     if meaning_of_split(name) in ("val", "test", "dev", "eval"):
         options = ", train=False"
+    info = summary.info
+    if any(form["channels"] == 0 for form in info["forms"]):
+        # Some samples have no image of their own.
+        options += f", fields={list(info['fields'])}"
     return f"fastpipe.loader({dst!r}, {batch_size}{options})"
