@@ -10,6 +10,7 @@ import numpy as np
 
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.cropping import Cropping
+from fastpipe.dataset.format.pixel_form import has_images
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import SampleError, first_names
 from fastpipe.plan.batch import BatchPlan
@@ -59,7 +60,7 @@ def _figures(data: BaseDataset) -> Iterator[str]:
     # Of a dataset behind a URL, all of them are fetched at a time.
     with pictures.fetched(numbers):
         for position, record in enumerate(records):
-            if record["width"] == 0:
+            if not has_images(record):
                 continue  # it has no image
             width = int(record["width"])
             height = int(record["height"])

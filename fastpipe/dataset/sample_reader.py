@@ -27,6 +27,7 @@ from fastpipe.dataset.fields import (
 )
 from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.fields import NO_IMAGE
+from fastpipe.dataset.format.pixel_form import has_images
 from fastpipe.dataset.picture_lists import PictureListReader
 from fastpipe.dataset.tensors import as_image, tv_tensor
 from fastpipe.dataset.transforms import adapt_transform
@@ -176,7 +177,7 @@ class SampleReader:
         cropping = self._cropping
         sample = int(plan.samples[position])
         record = plan.records[position]
-        if record["width"] == 0:
+        if not has_images(record):
             raise ConfigError(
                 f"{self._content.index.name_of(sample)}: it has no image of its own. Choose its "
                 'fields: data.with_fields([...]) without "image"'

@@ -16,6 +16,7 @@ from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.layout import NO_LABEL, shard_number
 from fastpipe.dataset.format.packed_index import PackedIndex
+from fastpipe.dataset.format.pixel_form import has_images
 from fastpipe.dataset.format.sample_layout import (
     BEFORE_BYTES,
     FPC_MAGIC,
@@ -261,7 +262,7 @@ def _unpack_sample(
     end = BEFORE_BYTES + int(record["size"])
     stored = data[BEFORE_BYTES:end]
     picture = stored
-    if record["width"] == 0:  # what is stored is the note
+    if not has_images(record):  # what is stored is the note
         picture = b""
     try:
         if xxhash.xxh3_64_intdigest(stored) != record["xxh3_64"]:

@@ -11,6 +11,7 @@ import xxhash
 
 from fastpipe.arrays import Uint64s
 from fastpipe.dataset.format import tar_writer as tar
+from fastpipe.dataset.format.pixel_form import has_images
 
 # A header and a block for KEY.cls (a label has at most 20 digits), and the header of the image; of a
 # sample without an image, that of KEY.json.
@@ -66,7 +67,7 @@ def sample_key(shard: int, start: int) -> str:
 def note_header_at(record: np.void) -> int:
     """Where the header of KEY.json begins in the shard of a sample with this index record."""
     offset = int(record["offset"])
-    if record["width"] == 0:
+    if not has_images(record):
         # A sample without an image: its record is about KEY.json itself.
         return offset - tar.BLOCK
     return tar.padded(offset + int(record["size"]), tar.BLOCK)

@@ -26,9 +26,7 @@ from fastpipe.tools.verify.shard_facts import ShardFacts, member_endings
 
 # Gets an offset and a size, and returns bytes of a shard.
 Read = Callable[[int, int], bytes]
-# Each sample has a label, an image and a note. Members of fields follow, which it may lack. In a
-# sample without an image, the note stands for both.
-_FIXED_MEMBERS = 3
+_NOTE = "json"  # the ending of the note
 
 
 class SampleMember(NamedTuple):
@@ -43,7 +41,7 @@ class SampleMember(NamedTuple):
 
 
 def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMember]:
-    """The label, image, note and fields of the sample at byte `start`.
+    """The label, image, note and fields of the sample at byte `start`; it need not have an image.
 
     Raises:
         ValueError: a header is not as it was packed.
@@ -71,11 +69,8 @@ def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMemb
 
     read_required(("cls",))
     if read_next(shard.pictures):
-        read_required(("json",))
-    elif read_next(("json",)):
-        # A sample without an image: the note stands in its place, as in the index.
-        members.append(members[-1])
-    else:
+        read_required((_NOTE,))
+    elif not read_next((_NOTE,)):
         raise missing(shard.pictures)
     # A sample need not have all fields, and of a list of pictures any number.
     for field in shard.members:
@@ -163,34 +158,62 @@ def starts_in_tar(shard: ShardFacts) -> list[int]:
     return starts
 
 
+class SampleContent(NamedTuple):
+    """What the index knows of a sample.
+
+    Attributes:
+        label, note: the bytes of these members.
+        picture: the bytes of the image; None: the sample has none.
+        offset: in the shard, of what the index describes: the image, or else the note.
+    """
+
+    label: bytes
+    picture: bytes | None
+    note: bytes
+    offset: int
+
+    @property
+    def described(self) -> bytes:
+        """The bytes that the index describes."""
+        return self.note if self.picture is None else self.picture
+
+
+def read_content(members: list[SampleMember], read: Read) -> SampleContent:
+    """Reads a sample's label, image and note, which are its first members."""
+    label = read(members[0].offset, members[0].size)
+    described = read(members[1].offset, members[1].size)
+    offset = members[1].offset
+    if members[1].ending == _NOTE:
+        return SampleContent(label, None, described, offset)
+    note = read(members[2].offset, members[2].size)
+    return SampleContent(label, described, note, offset)
+
+
 def record_of(
-    shard: ShardFacts,
-    offset: int,
-    label: bytes,
-    picture: bytes,
-    note: bytes,
-    digest: int,
+    shard: ShardFacts, content: SampleContent, digest: int
 ) -> tuple[Any, ...]:
-    """The index record of a sample with these members, in the order of INDEX_DTYPE.
+    """The index record of a sample with this content, in the order of INDEX_DTYPE.
+
+    `digest`: the hash of what the index describes.
 
     Raises:
         ValueError, RecursionError: a member is damaged.
     """
-    if picture == note:
-        width, height, channels, bits = 0, 0, *NO_FORM
-    else:
-        width, height = size_of(picture)
-        channels, bits = read_form(picture)
-    identity, key = read_names(note)
+    width, height = 0, 0
+    form = NO_FORM
+    if content.picture is not None:
+        width, height = size_of(content.picture)
+        form = read_form(content.picture)
+    identity, key = read_names(content.note)
     return (
         shard.number,
-        offset,
-        len(picture),
+        content.offset,
+        len(content.described),
         width,
         height,
-        channels,
-        bits,
-        int(label),
+        form.channels,
+        form.bits,
+        int(content.label),
         digest,
         identity,
         key,
@@ -202,24 +225,10 @@ def records_of(shard: ShardFacts) -> Records:
     records = []
     with open_samples(shard, "the index") as samples:
         for members, read in samples:
-            label, picture, note = _read_fixed_members(members, read)
-            digest = xxhash.xxh3_64_intdigest(picture)
-            records.append(
-                record_of(shard, members[1].offset, label, picture, note, digest)
-            )
+            content = read_content(members, read)
+            digest = xxhash.xxh3_64_intdigest(content.described)
+            records.append(record_of(shard, content, digest))
     return np.array(records, dtype=INDEX_DTYPE)
-
-
-def _read_fixed_members(
-    members: list[SampleMember], read: Read
-) -> tuple[bytes, bytes, bytes]:
-    """The bytes of label, image and note."""
-    label, picture, note = members[:_FIXED_MEMBERS]
-    return (
-        read(label.offset, label.size),
-        read(picture.offset, picture.size),
-        read(note.offset, note.size),
-    )
 
 
 @dataclass(frozen=True)
@@ -339,33 +348,30 @@ def _check_sample(
         misplaced = f"a member is damaged, or not where the index has it: {problem}"
         return Mismatch(new_damage(misplaced, offset=start), of_shard=False)
 
-    picture_offset = members[1].offset
-    label, picture, note = _read_fixed_members(members, read)
-    content = "note" if picture == note else "image"
+    content = read_content(members, read)
     # The hash comes first: an image with other bytes may still decode, to other pixels.
-    digest = xxhash.xxh3_64_intdigest(picture)
+    digest = xxhash.xxh3_64_intdigest(content.described)
     expected_digest = int(record["xxh3_64"])
     if digest != expected_digest:
+        changed = "note" if content.picture is None else "image"
         damage = new_damage(
-            f"the {content} has changed since it was packed: hash",
+            f"the {changed} has changed since it was packed: hash",
             f"{expected_digest:016x}",
             f"{digest:016x}",
-            offset=picture_offset,
+            offset=content.offset,
         )
         return Mismatch(damage, of_shard=False)
 
     # The image has the bytes that the index expects, so a flaw in it is damage in any case. Label
     # and note have no hash of their own: the record that they give is compared below.
-    problem_words = None if picture == note else flaw(picture)
+    problem_words = None if content.picture is None else flaw(content.picture)
     if problem_words is None:
         try:
-            actual_record = record_of(
-                shard, picture_offset, label, picture, note, digest
-            )
+            actual_record = record_of(shard, content, digest)
         except (ValueError, RecursionError) as problem:
             problem_words = f"its members are damaged: {problem}"
     if problem_words is not None:
-        return Mismatch(new_damage(problem_words, offset=picture_offset), of_shard=True)
+        return Mismatch(new_damage(problem_words, offset=content.offset), of_shard=True)
     for name, expected, actual in zip(
         INDEX_DTYPE.names or (), record.item(), actual_record, strict=True
     ):
@@ -374,7 +380,7 @@ def _check_sample(
                 f"its {name} differs from the index",
                 str(expected),
                 str(actual),
-                offset=picture_offset,
+                offset=content.offset,
             )
             return Mismatch(damage, of_shard=False)
 
