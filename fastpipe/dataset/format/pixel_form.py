@@ -51,8 +51,8 @@ def possible_forms(records: Records) -> Bools:
     return np.asarray((has_pixels & has_form) | has_nothing)
 
 
-def has_images(records: Records) -> Bools:
-    """Whether samples have an image, in the shape of their records."""
+def has_images(records: Records | np.void) -> Bools:
+    """Whether samples have an image, in the shape of their records; or one of them."""
     return np.asarray(records["width"] > 0)
 
 
