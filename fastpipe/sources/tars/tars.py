@@ -258,9 +258,10 @@ def _list_samples(
     extensions = samples.extension_counts
     if requested is not None:
         fields = chosen_member_fields(requested, extensions)
-    elif len(found := fields_of(extensions)) <= MOST_FIELDS:
-        fields = found
     else:
+        fields = fields_of(extensions)
+    if requested is None and len(fields) > MOST_FIELDS:
+        fields = ()
         text = f"fields: none, because there are {len(extensions):,} different endings of members"
         assumed.append(Assumption(text, "--field NAME=ENDING"))
 

@@ -199,7 +199,8 @@ def record_of(
     Raises:
         ValueError, RecursionError: a member is damaged.
     """
-    width, height = 0, 0
+    width = 0
+    height = 0
     form = NO_FORM
     if content.picture is not None:
         width, height = size_of(content.picture)
