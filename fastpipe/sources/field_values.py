@@ -9,6 +9,7 @@ from typing import Any
 
 from fastpipe.dataset.format.fields import PICTURE_KINDS
 from fastpipe.errors import ImageError
+from fastpipe.machine.parser import parse_again_on_system_error
 from fastpipe.sources.annotations.detections import make_boxes_value, read_box_lists
 from fastpipe.sources.listing import SourceField
 from fastpipe.sources.tables.column_kinds import FLAGS, json_value, parse_text
@@ -133,7 +134,8 @@ def parse_list(text: str) -> list[Any]:
         value = json_value(text)
     except (ValueError, RecursionError):
         try:
-            value = ast.literal_eval(_NO_COMMA.sub(r"\1, \1", text))
+            python_text = _NO_COMMA.sub(r"\1, \1", text)
+            value = parse_again_on_system_error(lambda: ast.literal_eval(python_text))
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             value = None
     if not isinstance(value, (list, tuple)):

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.machine.parser import parse_again_on_system_error
+
 BFLOAT16 = "bfloat16"
 _BFLOAT16_IN_FILES = np.dtype("V2")
 # The dtypes of arrays, by the names that numpy and torch have for them.
@@ -96,7 +98,9 @@ def normalise_array_file(data: bytes) -> bytes:
     Raises:
         ValueError: it is damaged, or has an array that cannot be stored.
     """
-    array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    array = parse_again_on_system_error(
+        lambda: np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    )
     normalised = encode_array(array)
     # Behind the numbers a file may have others: numpy writes several arrays into one if asked to.
     if len(data) > len(normalised) + 4096:
@@ -115,7 +119,7 @@ def read_array_header(data: bytes) -> ArrayHeader:
     file = io.BytesIO(data)
     if np.lib.format.read_magic(file) != _VERSION:
         raise ValueError("expected a .npy file of version 1.0")
-    shape, is_fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
+    shape, is_fortran_order, dtype = read_npy_header(file)
     name = _dtype_name(dtype)
     header = ArrayHeader(name, shape, file.tell())
     size_bytes = header.header_bytes + array_bytes(name, shape)
@@ -125,6 +129,17 @@ def read_array_header(data: bytes) -> ArrayHeader:
             f"expected {size_bytes:,} bytes of a little-endian array in C order, got {len(data):,}"
         )
     return header
+
+
+def read_npy_header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether it is in Fortran order, and dtype; `file` stands behind the version, which is 1.0."""
+    start = file.tell()
+
+    def read() -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+        file.seek(start)
+        return np.lib.format.read_array_header_1_0(file)
+
+    return parse_again_on_system_error(read)
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:

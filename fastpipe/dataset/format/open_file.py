@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.arrays import Int64s
+from fastpipe.dataset.format.array_file import read_npy_header
 from fastpipe.dataset.format.layout import DATASET_FILE
 from fastpipe.errors import DatasetError, PackError, in_one_line, readable
 from fastpipe.native import _engine
@@ -24,7 +25,6 @@ _NEAR_BYTES = 4608
 # The most that is read at once: a damaged file may announce a range of any length, which must not
 # cost its memory.
 _PIECE_BYTES = 64 << 20
-_HEADER_TRIES = 10
 _HEADER_BYTES = 4096  # more than the header of an .npy file of a dataset has
 
 
@@ -241,21 +241,6 @@ class Rows:
             ) from problem
 
 
-def _read_header(head: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether it is in Fortran order, and dtype. Tries again on SystemError.
-
-    numpy uses Python's own parser. In early releases of Python 3.11 (Debian 12 has 3.11.2) threads
-    that parse at the same time share its count of the depth, and one of them gets a SystemError.
-    """
-    start = head.tell()
-    for _ in range(_HEADER_TRIES):
-        try:
-            return np.lib.format.read_array_header_1_0(head)
-        except SystemError:
-            head.seek(start)
-    return np.lib.format.read_array_header_1_0(head)
-
-
 def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, int]:
     """Opens an .npy file of a dataset.
 
@@ -275,7 +260,7 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
         head = io.BytesIO(read_at(file.descriptor, _HEADER_BYTES, 0))
         if np.lib.format.read_magic(head) != (1, 0):
             raise ValueError("not of version 1.0")
-        shape, is_fortran, dtype = _read_header(head)
+        shape, is_fortran, dtype = read_npy_header(head)
         is_expected = bool(shape) and rows in (None, shape[0])
         file_row = np.dtype((dtype, shape[1:]))
         if is_fortran or not is_expected or file_row != row:

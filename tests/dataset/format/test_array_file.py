@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -91,3 +94,27 @@ def test_damaged_files_are_refused() -> None:
     for damaged in (data[:-1], data + b"\0", b"x" + data[1:], saved(np.zeros(2, ">f4"))):
         with pytest.raises(ValueError, match=r"\S"):
             read_array_header(damaged)
+
+
+def test_headers_are_read_in_several_threads_at_once() -> None:
+    """In Python 3.11 the parser fails then (github.com/python/cpython/issues/106905)."""
+    data = encode_array(np.zeros((3, 4, 5), np.float16))
+
+    def read_many(_: int) -> None:
+        for _ in range(300):
+            assert read_array_header(data).shape == (3, 4, 5)
+            assert normalise_array_file(data) == data
+
+    def switch_threads(*_: object) -> None:
+        time.sleep(0)
+
+    # The collector runs within the parser, and what it calls lets other threads run.
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(switch_threads)
+    gc.set_threshold(5)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(read_many, range(4)))
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(switch_threads)
