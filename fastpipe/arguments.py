@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from fastpipe.errors import ConfigError, format_count, nearest_name
 
+_MAX_LISTED_NAMES = 12
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=type)
@@ -130,8 +131,12 @@ def _refuse_position(
     function: str, known: list[str], most: int, passed: tuple[Any, ...]
 ) -> None:
     by_name = ""
-    if len(known) > most:
-        by_name = f"; pass the others by name, such as {known[most]}={passed[most]!r}"
+    names = known[most:]
+    if len(names) > _MAX_LISTED_NAMES:
+        by_name = f"; pass the others by name, such as {names[0]}={passed[most]!r}"
+    elif names:
+        listed = ", ".join(f"{name}=" for name in names)
+        by_name = f"; pass the others by name: {listed}"
     raise TypeError(
         f"{function}() takes {format_count(most, 'argument')} by position, got {len(passed)}{by_name}"
     )

@@ -51,6 +51,9 @@ _INSTEAD_BY_NAMES = {
     "flip_pairs=[(0, 1)])]",
     "mask_fill": "pass it to the crop: crop=fastpipe.RandomResizedCrop(mask_fill=255)",
     "mirror horizontal_flip": "pass hflip=",
+    "vflip vertical_flip": "pass augment=[kornia.augmentation.RandomVerticalFlip()], or the module of "
+    "this name from torchvision.transforms.v2",
+    "epochs num_epochs max_epochs": "iterate over the loader once for each epoch",
 }
 
 

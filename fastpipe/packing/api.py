@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fastpipe.arguments import by_single_name, refuse, refusing_unknown
-from fastpipe.dataset.format.layout import JPEG_STORAGE
+from fastpipe.dataset.format.layout import JPEG_STORAGE, REJECTED_FILE
 from fastpipe.errors import choice
 from fastpipe.packing.cluster import THREADS, on_ray, session
 from fastpipe.packing.growth import grow
@@ -18,8 +18,9 @@ from fastpipe.packing.growth.choice import SampleChoice
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.destination import destination_of
+from fastpipe.packing.job.log import log_assumed, log_rejected, log_stray
 from fastpipe.packing.job.progress import PackProgress
-from fastpipe.packing.job.summary import Summary, tell_assumed
+from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.shard.options import (
     CHOICES,
     DEFAULT_SHARD_BYTES,
@@ -252,7 +253,9 @@ def pack(
         )
     else:
         summary = threads.pack(source, destination, options, on_progress=on_progress)
-    tell_assumed(source, summary.assumed)
+    log_assumed(source, summary.assumed)
+    log_stray(source, summary.stray)
+    log_rejected(source, summary.tally.rejected, f"{destination}/{REJECTED_FILE}")
     return summary
 
 
@@ -330,7 +333,8 @@ def add(
         grown = grow.add(
             source, destination, given, by=by, changed=changed, on_progress=on_progress
         )
-    tell_assumed(src, grown.assumed)
+    log_assumed(src, grown.assumed)
+    log_rejected(src, grown.rejected)
     return grown
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +20,7 @@ from fastpipe.errors import ConfigError, DatasetError, PackError, whole
 from fastpipe.loading.factory import loader as make_loader
 from fastpipe.packing.writer import Writer
 
+_LOG = logging.getLogger("fastpipe.encode")
 # Kinds of fields whose values do not depend on the image. They go to the new dataset, too.
 _KEPT_KINDS = ("int", "floats", "classes", "text", "json", "bytes", "array")
 # Options of the loader that encode() itself decides on.
@@ -118,6 +120,11 @@ def encode(
     kinds = {**kept, field: "array"}
     complete = _complete(place, dataset, field)
     if complete is not None:
+        _LOG.warning(
+            "%s is complete, so nothing was encoded. If the model or an option has changed, remove "
+            "the folder or choose another one",
+            place,
+        )
         return complete
     classes = dataset.classes or None
     with (

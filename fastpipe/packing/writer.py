@@ -14,11 +14,12 @@ import xxhash
 
 from fastpipe.arguments import refuse
 from fastpipe.dataset.format.fields import KINDS, check_name
-from fastpipe.dataset.format.layout import WORK_FOLDER
-from fastpipe.errors import ConfigError, PackError, choice
+from fastpipe.dataset.format.layout import REJECTED_FILE, WORK_FOLDER
+from fastpipe.errors import ConfigError, PackError, choice, did_you_mean
 from fastpipe.packing.fields.placement import Frame
 from fastpipe.packing.job.destination import begin_pack, destination_of, open_journal
-from fastpipe.packing.job.summary import PackedShards, Summary, publish, tell_assumed
+from fastpipe.packing.job.log import log_assumed, log_rejected
+from fastpipe.packing.job.summary import PackedShards, Summary, publish
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.converting import convert_sample
 from fastpipe.packing.pipeline.given import NO_IMAGE, Given, parse_given
@@ -280,7 +281,11 @@ class Writer:
             self.summary = publish(
                 series.journal, facts, self._options, shards, self._started
             )
-            tell_assumed(_MADE_BY, self.summary.assumed)
+            log_assumed(_MADE_BY, self.summary.assumed)
+            listed_in = f"{self._destination}/{REJECTED_FILE}"
+            log_rejected(
+                _MADE_BY, self.summary.tally.rejected, listed_in, noun="sample"
+            )
 
     @property
     def finished(self) -> int:
@@ -300,10 +305,12 @@ class Writer:
     def _check_arguments(self, key: object, fields: Mapping[str, object]) -> None:
         unknown = fields.keys() - self._kinds.keys()
         if unknown:
+            name = min(unknown)
             expected = ", ".join(self._kinds) or "none"
             raise ConfigError(
-                f"{min(unknown)}: expected only the fields that the Writer was made with, each as "
-                f"an argument of its own ({expected})"
+                f"{name}: expected one of the fields that the Writer was made with ({expected})"
+                f"{did_you_mean(name, self._kinds)}; a new field needs its kind, such as "
+                f"fastpipe.Writer(DST, fields={{{name!r}: 'text'}})"
             )
         if key is not None and not isinstance(key, str):
             raise ConfigError(f"key: expected a text (str), got {type(key).__name__}")

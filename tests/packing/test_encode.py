@@ -124,11 +124,14 @@ def test_an_interrupted_run_goes_on(data: Path, tmp_path: Path) -> None:
     assert [str(row) for row in rows(again)] == [str(row) for row in rows(whole)]
 
 
-def test_a_complete_dataset_is_returned_as_it_is(data: Path, tmp_path: Path) -> None:
+def test_a_complete_dataset_is_returned_as_it_is(
+    data: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     first = fastpipe.encode(data, means, tmp_path / "out", size=SIZE)
     never: Any = counting(0)
     again = fastpipe.encode(data, never, tmp_path / "out", size=SIZE)
     assert never.seen() == 0
+    assert f"{tmp_path / 'out'} is complete, so nothing was encoded" in caplog.text
     assert [str(row) for row in rows(again)] == [str(row) for row in rows(first)]
     with pytest.raises(fastpipe.PackError, match="holds another dataset"):
         fastpipe.encode(data, means, tmp_path / "out", size=SIZE, field="other_name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -114,3 +115,25 @@ def test_wrong_words_about_a_source_are_named(tmp_path: Path) -> None:
     for options, words in WRONG_OF_SOURCE:
         with pytest.raises(ConfigError, match=words):
             fastpipe.pack(tmp_path / "a.csv", tmp_path / "packed", **options)
+
+
+def test_the_log_names_what_was_left_out(
+    source: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "fastpipe.pack"):
+        fastpipe.pack(source, tmp_path / "packed")
+    assert f"{source}: 1 file was not packed ({tmp_path}/packed/rejected.jsonl lists" in caplog.text
+    assert "class-1/damaged.jpg: the JPEG is " in caplog.text
+    assert "without a class" not in caplog.text
+
+
+def test_the_log_names_images_without_a_class(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = write_large_folder(tmp_path / "source", images=4)
+    (root / "beside.jpg").write_bytes(jpeg_bytes())
+    with caplog.at_level(logging.WARNING, "fastpipe.pack"):
+        fastpipe.pack(root, tmp_path / "packed")
+    assert (
+        f"{root}: 1 image without a class or a row is left out, such as beside.jpg" in caplog.text
+    )

@@ -469,7 +469,10 @@ def test_mistakes_of_the_program_are_raised_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="inside the with block"):
         writer.add(jpeg_bytes())
     with writer:
-        with pytest.raises(ConfigError, match=r"captoin: expected only the fields .* \(caption\)"):
+        with pytest.raises(
+            ConfigError,
+            match=r"captoin: expected one of the fields .* \(caption\); did you mean 'caption'\?",
+        ):
             writer.add(jpeg_bytes(), captoin="x")
         with pytest.raises(ConfigError, match="key: expected a text"):
             writer.add(jpeg_bytes(), key=3)  # type: ignore[arg-type]

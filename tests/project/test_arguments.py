@@ -54,6 +54,12 @@ def test_a_public_function_names_its_arguments(name: str) -> None:
             "fastpipe.pack() takes 2 arguments by position, got 3; pass the others by name, such as "
             "format='csv'",
         ),
+        (
+            lambda: fastpipe.Augment((0.5, 0.5, 0.5), (0.2, 0.2, 0.2)),
+            "takes 1 argument by position, got 2; pass the others by name: dtype=, mean=, std=, ",
+        ),
+        (lambda: fastpipe.loader("a", 2, vflip=True), "kornia.augmentation.RandomVerticalFlip()"),
+        (lambda: fastpipe.loader("a", 2, epochs=2), "iterate over the loader once for each epoch"),
         (lambda: fastpipe.Augment(p=0.5), "each module has its own probability"),
         (lambda: fastpipe.Augment(erase=0.5), "did you mean erasing=?"),
         (lambda: fastpipe.Augment.randaugment(erase=0.5), "did you mean erasing=?"),

@@ -348,7 +348,7 @@ REJECTED: list[tuple[dict[str, Any], str, str]] = [
         "000.jpg#6",
         "field seg: gone.png: no such file in the image root",
     ),
-    ({"path": "000.jpg", "seg": 5}, "000.jpg#7", "field seg: expected the path of a file, got '5'"),
+    ({"path": "000.jpg", "seg": 5}, "000.jpg#7", "field seg: expected the path of a file, got 5"),
 ]
 
 

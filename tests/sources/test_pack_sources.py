@@ -144,7 +144,7 @@ def test_a_source_that_is_no_image_folder(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, words in {
         "gone": "does not exist; expected a folder of images, one folder for each class; a tar file",
-        "file": "is not a tar file, or is damaged",
+        "file": "is not a source that fastpipe reads: expected a folder of images, a tar, or a file",
         "one.png": f"is one image; pass the folder of your images, such as {tmp_path}",
         "empty": "holds no folders and no files",
     }.items():

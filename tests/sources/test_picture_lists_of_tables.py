@@ -247,3 +247,17 @@ def test_a_table_of_paths_says_how_to_write_the_pictures(folder: Path) -> None:
     reasons = set(rejected(folder).values())
     assert len(reasons) == 1
     assert "expected the bytes of an image, got NoneType; write the table with" in reasons.pop()
+
+
+def test_pictures_that_lie_elsewhere_are_found(folder: Path) -> None:
+    (folder / "photos").mkdir()
+    (folder / "images").rename(folder / "photos" / "images")
+    data = packed(folder, [llava(number, paths(number % 4), number % 4) for number in range(COUNT)])
+    assert counts(data) == {f"s{number}": number % 4 for number in range(COUNT)}
+
+
+def test_texts_alone_are_not_packed_where_all_pictures_are_missing(folder: Path) -> None:
+    rows = [llava(number, ["a/none.jpg"] * (number % 2), number % 2) for number in range(COUNT)]
+    words = "none of the pictures that its rows name exists in .*: a/none.jpg: no such file.*--image-root"
+    with pytest.raises(fastpipe.PackError, match=words):
+        packed(folder, rows)

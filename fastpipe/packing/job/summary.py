@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,8 +15,6 @@ from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.publish import describe_tally, publish_dataset
 from fastpipe.sources.facts import Facts
 from fastpipe.sources.listing import Assumption
-
-_LOG = logging.getLogger("fastpipe.pack")
 
 
 @dataclass(frozen=True)
@@ -182,12 +179,6 @@ def _describe_deep_images(counts: Mapping[str, int]) -> Assumption:
         f"loader divides them by 256{looks}; its options dtype=torch.uint16 or torch.float32, with "
         'channels="gray" for gray images, keep all bits'
     )
-
-
-def tell_assumed(source: object, assumed: Iterable[Assumption]) -> None:
-    """Logs what was assumed about a source. Commands that show a summary hide the log."""
-    for assumption in assumed:
-        _LOG.warning("%s: assumed %s", source, assumption)
 
 
 def _nothing_packed_error(facts: Facts, tally: Tally) -> PackError:

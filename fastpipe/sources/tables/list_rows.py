@@ -105,8 +105,10 @@ def list_rows(
     elsewhere = None
     # Where not a single file is in its place, the paths are meant from another folder.
     if table and not lister.has_files and isinstance(image_root, Path):
-        elsewhere = find_places(image_root, _local_paths(rows), table)
-        if elsewhere is not None:
+        elsewhere = find_places(image_root, _local_paths(rows, fields), table)
+        if elsewhere is None:
+            lister.check_lists_have_files(table)
+        else:
             # The lister has a source with a problem for each row. Another one begins anew.
             lister = _RowLister(
                 image_root,
@@ -155,16 +157,33 @@ def list_rows(
     )
 
 
-def _local_paths(rows: Iterable[Row]) -> Iterator[str]:
-    """The paths of images in rows, without URLs and without texts that no file can be called."""
+def _local_paths(rows: Iterable[Row], fields: Sequence[SourceField]) -> Iterator[str]:
+    """The paths of images in rows, without URLs and without texts that no file can be called.
+
+    Of rows without an image these are the paths in their fields.
+    """
+    names = _file_fields(fields)
     for row in rows:
-        if is_name(row.path) and not scheme_of(row.path):
-            yield row.path
+        paths: Iterable[str] = [row.path]
+        if not row.has_image:
+            paths = _paths_of_fields(row, names)
+        for path in paths:
+            if is_name(path) and not scheme_of(path):
+                yield path
 
 
 def _file_fields(fields: Iterable[SourceField]) -> list[str]:
     """Names of the fields whose values may be paths."""
     return [field.name for field in fields if field.kind in FILE_KINDS]
+
+
+def _paths_of_fields(row: Row, names: Iterable[str]) -> Iterator[str]:
+    """The paths of files in the values of a row. `names`: of the fields that may have some."""
+    for name in names:
+        value = row.values.get(name)
+        for path in value if isinstance(value, list) else [value]:
+            if is_name(path):
+                yield path
 
 
 def _moved_rows(
@@ -174,12 +193,14 @@ def _moved_rows(
     names = _file_fields(fields)
     for row in rows:
         values = dict(row.values)
+        # In a row without an image, the pictures of its fields were looked for.
+        is_image = not row.has_image
         for name in names:
             value = values.get(name)
             if isinstance(value, str):
-                values[name] = elsewhere.path(value, is_image=False)
+                values[name] = elsewhere.path(value, is_image=is_image)
             elif isinstance(value, list) and all(isinstance(one, str) for one in value):
-                values[name] = [elsewhere.path(one, is_image=False) for one in value]
+                values[name] = [elsewhere.path(one, is_image=is_image) for one in value]
         path = ""  # the row has a problem
         if row.path:
             path = elsewhere.path(row.path, is_image=True)
@@ -239,6 +260,20 @@ class _RowLister:
                 else:
                     self.sources.append(self._make_source(row))
 
+    def check_lists_have_files(self, table: str) -> None:
+        """Raises PackError if only rows without any picture can be packed."""
+        missing = [
+            source.problem
+            for source in self.sources
+            if source.problem and self._no_file in source.problem
+        ]
+        if not missing or len(missing) == len(self.sources):
+            return  # no row names a picture; or nothing can be packed, which is an error later on
+        raise PackError(
+            f"{readable(table)}: none of the pictures that its rows name exists in "
+            f"{readable(self._root)}; the first: {missing[0]}"
+        )
+
     def assumed(self) -> tuple[Assumption, ...]:
         """The assumption that rows of one image are samples of their own; or none."""
         if not self._repeated:
@@ -270,7 +305,7 @@ class _RowLister:
         for row in rows:
             if row.is_of_another:
                 continue
-            for path in (row.path, *self._paths_of_fields(row)):
+            for path in (row.path, *_paths_of_fields(row, self._file_fields)):
                 if is_name(path):
                     wanted[relative_path(path, self._root)] = None
 
@@ -288,14 +323,6 @@ class _RowLister:
         for path in paths:
             if self._states[path] == self._no_file:
                 self._find_written(path)
-
-    def _paths_of_fields(self, row: Row) -> Iterator[str]:
-        """The paths of files in the values of a row."""
-        for name in self._file_fields:
-            value = row.values.get(name)
-            for path in value if isinstance(value, list) else [value]:
-                if is_name(path):
-                    yield path
 
     def _describe_absent(self, path: str) -> str:
         if scheme_of(path):
@@ -369,9 +396,10 @@ class _RowLister:
             return Source(name, NO_LABEL, 0, 0, 0, problem)
 
         if not row.has_image:
-            self.has_files = True
             name = self._unique_name(row.name or row.where)
             size_bytes = self._size_of_files(row)
+            if size_bytes:
+                self.has_files = True
             return Source(
                 name,
                 label,
@@ -401,7 +429,7 @@ class _RowLister:
     def _size_of_files(self, row: Row) -> int:
         """The size of the files that the fields of a row name."""
         total = 0
-        for path in self._paths_of_fields(row):
+        for path in _paths_of_fields(row, self._file_fields):
             total += self._state(relative_path(path, self._root)).size_bytes
         return total
 

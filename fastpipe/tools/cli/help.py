@@ -26,6 +26,14 @@ _OTHER_NAMES = {
     "extract": "fastpipe unpack DATA DST",
 }
 
+# Options of other programs -> the option that does the same.
+_SAME_OPTIONS = {
+    "--resize": "--max-size",
+    "--size": "--max-size",
+    "--image-size": "--max-size",
+    "--max-resolution": "--max-size",
+}
+
 
 class Commands(TyperGroup):
     """The list of commands, which knows some other names of them."""
@@ -69,6 +77,9 @@ class PlainCommand(TyperCommand):
         names = []
         for parameter in self.get_params(ctx):
             names += [name for name in parameter.opts if name.startswith("--")]
+        same = _SAME_OPTIONS.get(typed)
+        if same in names:
+            return same
         # As typed, as the end of what was typed (--num-workers), or the most similar one.
         letters = typed.replace("-", "").replace("_", "")
         for name in names:

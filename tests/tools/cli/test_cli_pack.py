@@ -69,7 +69,12 @@ def test_images_beside_class_folders_are_answered_with_what_to_do(
 
 @pytest.mark.parametrize(
     ("option", "meant"),
-    [("--num-workers", "--workers"), ("--maxsize", "--max-size"), ("--max_size", "--max-size")],
+    [
+        ("--num-workers", "--workers"),
+        ("--maxsize", "--max-size"),
+        ("--max_size", "--max-size"),
+        ("--resize", "--max-size"),
+    ],
 )
 def test_an_unknown_option_is_answered_with_the_one_that_is_meant(
     source: Path, tmp_path: Path, option: str, meant: str

@@ -1,0 +1,71 @@
+"""What a program that packs in Python should know of its source, in the log.
+
+The commands show the same in a summary, and hide this log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from fastpipe.dataset.format.picture_names import is_picture
+from fastpipe.errors import format_count, in_one_line, readable
+from fastpipe.sources.listing import Assumption
+
+_LOG = logging.getLogger("fastpipe.pack")
+_MAX_REJECTED = 3
+
+
+def log_assumed(source: object, assumed: Iterable[Assumption]) -> None:
+    """Logs what was assumed about a source."""
+    for assumption in assumed:
+        _LOG.warning("%s: assumed %s", source, assumption)
+
+
+def log_rejected(
+    source: object,
+    rejected: Sequence[tuple[str, str]],
+    listed_in: str = "",
+    noun: str = "file",
+) -> None:
+    """Logs how many files or samples were not packed, and the first of them.
+
+    Args:
+        source: where they come from.
+        rejected: path and reason of each.
+        listed_in: the file that lists all of them; "": none does.
+        noun: what they are.
+    """
+    if not rejected:
+        return
+    first = [
+        in_one_line(f"{path}: {reason}") for path, reason in rejected[:_MAX_REJECTED]
+    ]
+    if len(rejected) > _MAX_REJECTED:
+        first.append(f"and {len(rejected) - _MAX_REJECTED:,} more")
+    place = f" ({listed_in} lists them)" if listed_in else ""
+    verb = "was" if len(rejected) == 1 else "were"
+    _LOG.warning(
+        "%s: %s %s not packed%s: %s. on_error='fail' stops at the first one",
+        source,
+        format_count(len(rejected), noun),
+        verb,
+        place,
+        "; ".join(first),
+    )
+
+
+def log_stray(source: object, stray: Iterable[str]) -> None:
+    """Logs how many images were left out because the source gives them no class or row."""
+    images = [name for name in stray if is_picture(name)]
+    if not images:
+        return
+    verb = "is" if len(images) == 1 else "are"
+    _LOG.warning(
+        "%s: %s without a class or a row %s left out, such as %s; move images into a class folder, "
+        "or name them in the table",
+        source,
+        format_count(len(images), "image"),
+        verb,
+        readable(images[0]),
+    )
