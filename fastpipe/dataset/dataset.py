@@ -246,8 +246,8 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         share = real_number(fraction)
         if share is None or not 0 < share <= 1:
             raise ConfigError(
-                f"take: expected a fraction above 0 and at most 1, got {fraction!r}; or use "
-                "select()"
+                f"take: expected a fraction above 0 and at most 1, got {fraction!r}. For a number of "
+                "samples write select(range(number))"
             )
         # (samples,) in [0, 1), without seed and epoch.
         draws = draw_by_picture(self.content, Stream.LIMIT)

@@ -223,6 +223,11 @@ def loader(
     )
     flag("exact", exact)
     flag("verify", verify)
+    if on_error in ("skip", "ignore", "warn"):
+        raise ConfigError(
+            f"on_error: expected 'raise' or 'replace', got {on_error!r}; 'replace' puts another sample "
+            "in the place of one that cannot be decoded, and counts it"
+        )
     choice("on_error", on_error, ("raise", "replace"))
     stall_s = positive("stall_timeout", stall_timeout)
     notices.warn_bound_process()

@@ -28,7 +28,6 @@ _STORED = "stored"
 _OPTIONS = {
     "global_batch_size": " (batch_size= times world_size=)",
     "sequences": " (partition=)",
-    "samples": " (a hash of the samples that select, only, take and fold leave)",
     "mixture": " (the weights of fastpipe.mix)",
     "weights": " (a hash of them: pass those of that epoch, to fastpipe.Weighted or before to "
     "loader.set_weights)",
@@ -119,6 +118,16 @@ def _parse_epoch(state: Mapping[str, Any]) -> int:
     return whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
 
 
+def _describe_selection(selection: object) -> str:
+    """The samples that select, only, take and fold leave: "COUNT HASH", or None for all of them."""
+    if selection is None:
+        return "all samples of the dataset"
+    count, _, digest = str(selection).partition(" ")
+    if not count.isdecimal():
+        return f"a selection {selection!r}"  # no state that fastpipe saved
+    return f"{format_count(int(count), 'sample')} that were selected (hash {digest})"
+
+
 def parse_position(
     state: Mapping[str, Any], order: Mapping[str, Any], recipe: Recipe
 ) -> Position:
@@ -133,6 +142,13 @@ def parse_position(
         before = order.get(name)
         after = current.get(name)
         if before != after:
+            if name == "samples":
+                before_in_words = _describe_selection(before)
+                after_in_words = _describe_selection(after)
+                changes.append(
+                    f"it read {before_in_words}, and this loader reads {after_in_words}"
+                )
+                continue
             changes.append(
                 f"{name} was {before!r} and is now {after!r}{_OPTIONS.get(name, '')}"
             )

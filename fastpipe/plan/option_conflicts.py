@@ -138,33 +138,33 @@ CONFLICTS = {
     ),
     "mixture + listing sampler": Conflict(
         "`fastpipe.mix(...)`",
-        "`sampler=` PerClass, a torch Sampler or a function of the epoch",
+        "`sampler=` with PerClass, a torch Sampler or a function of the epoch",
         "both say which samples a batch has",
         "use fastpipe.concat(...) in place of fastpipe.mix(...)",
     ),
     "mixture + no replacement": Conflict(
         "`fastpipe.mix(...)`",
-        "`sampler=` Weighted(replacement=False)",
+        "`sampler=` with Weighted(replacement=False)",
         "a mixture reads each dataset without an end, so there is no epoch in which a sample could "
         "come once only",
         "leave replacement out, or use fastpipe.concat(...)",
     ),
     "partition + listing sampler": Conflict(
         '`partition="node"` or a number',
-        "`sampler=` PerClass, a torch Sampler or a function of the epoch",
+        "`sampler=` with PerClass, a torch Sampler or a function of the epoch",
         "the sampler says which samples a batch has, so a node cannot keep to its own part of the "
         "dataset",
         'use partition="sample"',
     ),
     "shuffle + ordered sampler": Conflict(
         "`shuffle=True`",
-        "`sampler=` Sequential, PerClass, a torch Sampler or a function of the epoch",
+        "`sampler=` with Sequential, PerClass, a torch Sampler or a function of the epoch",
         "both give the order",
         "leave shuffle out",
     ),
     "epoch_size + listing sampler": Conflict(
         "`epoch_size=`",
-        "`sampler=` a torch Sampler or a function of the epoch",
+        "`sampler=` with a torch Sampler or a function of the epoch",
         "the sampler says how many samples an epoch has",
         "leave epoch_size out",
     ),

@@ -286,7 +286,7 @@ def _recognise_split(
     if is_open and len(splits) > 1:
         first = next(iter(splits.values()))
         if possible_formats(first, names_in(first), options_inside) == ["imagefolder"]:
-            more = ". --format imagefolder takes these folders as classes"
+            more = ". --format imagefolder (format='imagefolder') takes these folders as classes"
     chosen = choose_split(root, options.split, splits, more)
     recognised = recognise_folder(splits[chosen], options_inside)
 

@@ -372,7 +372,7 @@ def test_what_is_assumed_of_new_sources_is_told(work: Path) -> None:
 
 def test_what_cannot_be_removed(thirty: Path) -> None:
     mistakes: list[tuple[dict[str, Any], str]] = [
-        ({}, "expected --keys, --class or --where"),
+        ({}, r"expected keys=, classes= or where= \(--keys, --class or --where\)"),
         ({"keys": ["c0/00000.jpg", "gone.jpg"]}, "1 of 2 keys are not in .*'gone.jpg'"),
         ({"classes": "dog"}, "class 'dog': .*its classes are c0, c1, c2"),
         (

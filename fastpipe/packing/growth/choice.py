@@ -56,7 +56,8 @@ class SampleChoice:
     ) -> None:
         if keys is None and not classes and not where:
             raise ConfigError(
-                "remove: expected --keys, --class or --where, which say what is to be removed"
+                "remove: expected keys=, classes= or where= (--keys, --class or --where), which say what "
+                "is to be removed"
             )
         if isinstance(keys, (str, os.PathLike)):
             raise ConfigError(f"keys: expected a list of keys, got {keys!r}")

@@ -132,7 +132,7 @@ def begin_pack(
         if problem is None and not _is_unchanged(
             journal, info, facts, options, listing
         ):
-            problem = "the source files have changed"
+            problem = "the source files have changed, or are others (fastpipe add packs new ones)"
         if problem is None:
             _check_rejected(journal, info, options)
             # A pack that was killed at its very end leaves its work folder behind.
