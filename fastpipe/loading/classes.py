@@ -69,14 +69,24 @@ def _message(
     training: Dataset, evaluation: Dataset, field: str, difference: str
 ) -> str:
     of_field = f"of the field {field!r} " if field else ""
-    # Labels can be numbered when a dataset is opened, and fields only when it is packed.
-    option = ""
-    if not field:
-        option = f"fastpipe.open(..., classes_from={str(training.path)!r}), or "
+    new_classes = set(evaluation.classes) - {*training.classes, ""}
+    if field:
+        # Labels can be numbered when a dataset is opened, and fields only when it is packed.
+        remedy = f"Give it the same ones: pack it with --classes-from {training.path}"
+    elif new_classes:
+        remedy = (
+            "Leave out the images of classes that training does not have, and number the others "
+            "alike: data.only([name for name in data.classes if name in training.classes])"
+            ".with_classes(training.classes)"
+        )
+    else:
+        remedy = (
+            f"Give it the same ones: fastpipe.open(..., classes_from={str(training.path)!r}), or "
+            f"pack it with --classes-from {training.path}"
+        )
     return (
         f"the classes {of_field}of the data for evaluation, {evaluation.path}, have other numbers "
-        f"than those of the data for training, {training.path}: {difference}. Give it the same "
-        f"ones: {option}pack it with --classes-from {training.path}"
+        f"than those of the data for training, {training.path}: {difference}. {remedy}"
     )
 
 

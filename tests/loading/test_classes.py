@@ -82,6 +82,23 @@ def test_what_counts_as_other_classes(
         assert kept.classes == training
 
 
+def test_the_remedy_for_a_new_class_works(flat: Path, caplog: pytest.LogCaptureFixture) -> None:
+    training = named(flat, *ALL)
+    evaluation = named(flat, "cow", "dog")
+    with loader(training), loader(evaluation, train=False):
+        (record,) = caplog.records
+    assert (
+        "data.only([name for name in data.classes if name in training.classes])"
+        in record.getMessage()
+    )
+    caplog.clear()
+    common = [name for name in evaluation.classes if name in training.classes]
+    remedied = evaluation.only(common).with_classes(training.classes)
+    assert remedied.classes == list(training.classes)
+    with loader(training), loader(remedied, train=False):
+        assert not caplog.records
+
+
 def test_a_loader_that_is_gone_is_not_compared(
     flat: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
