@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -111,11 +110,8 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
             f"{readable(str(path))} is one image; pass the folder of your images, such as "
             f"{readable(str(path.parent))}"
         )
-    # A tar may have any name. If a file is called like one, its listing says what is damaged.
-    format_name = format_of(path.name)
-    if format_name is None and isinstance(path, Path) and path.suffix not in LISTS:
-        _check_is_tar(path)
-    format_name = format_name or "webdataset"
+    # A tar may have any name. Its listing says if it is none.
+    format_name = format_of(path.name) or "webdataset"
     if path.suffix.lower() in LISTS:
         format_name = "csv"
     elif format_name == "coco":
@@ -125,20 +121,6 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
                 "jsonl"  # an array of objects, an object a line, or classes of paths
             )
     return Recognised(format_name, path, is_file=True, files=[path])
-
-
-def _check_is_tar(path: Path) -> None:
-    """Raises PackError if a file, whose name says nothing, is not a tar."""
-    try:
-        is_tar = tarfile.is_tarfile(path)
-    except OSError:
-        return  # its listing says why it cannot be read
-    if not is_tar:
-        raise PackError(
-            f"{readable(path)} is not a source that fastpipe reads: expected a folder of images, a "
-            "tar, or a file such as .csv, .jsonl, .json, .parquet or .arrow. Pass the folder of your "
-            "images"
-        )
 
 
 def _recognise_annotations(path: Path) -> Recognised:

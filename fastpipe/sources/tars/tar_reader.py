@@ -123,6 +123,12 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
             # The first header tells best what is wrong with a file that is no tar.
             if offset == 0 and _COMPRESSED.match(self.read(0, BLOCK)):
                 raise compressed_error(self.path) from problem
+            if offset == 0 and not self.path.name.lower().endswith(".tar"):
+                raise PackError(
+                    f"{readable(self.path)} is not a source that fastpipe reads: expected a folder of "
+                    "images, a tar, or a file such as .csv, .jsonl, .json, .parquet or .arrow. Pass "
+                    "the folder of your images"
+                ) from problem
             raise PackError(
                 f"{readable(self.path)} is not a tar file, or is damaged: at byte {offset}, "
                 f"{problem}. Download or write it again, or remove it from the source"

@@ -18,6 +18,7 @@ from support.datasets.keys import key_of
 from support.datasets.packed import damage
 from support.running.soak import Tried, times
 
+import fastpipe
 from fastpipe.dataset.format.description import SELF_CHECKSUM
 from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
 from fastpipe.dataset.format.packed_index import PackedIndex
@@ -32,6 +33,7 @@ from fastpipe.tools.verify.damage import Damage, Report
 from fastpipe.tools.verify.verification import verify
 
 Copy = Callable[[Path], Path]
+FLIPPED = {"tiny": "images", "any_shape": "lists of pictures, arrays, texts"}
 
 # The long form: FASTPIPE_FLIPS=10000 pytest tests/tools/verify/test_verify.py -k flip
 FLIPS = int(os.environ.get("FASTPIPE_FLIPS", times(300, 30_000)))
@@ -104,8 +106,32 @@ def test_each_shard_is_looked_at_once(many_shards: Path, monkeypatch: pytest.Mon
     assert len(looks) > 1
 
 
-def test_every_flipped_bit_is_found(tiny: Path, copied: Copy, tried: Tried) -> None:
-    dataset = copied(tiny)
+@pytest.fixture(scope="module")
+def any_shape(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """9 samples with lists of pictures, arrays and texts; some have no image of their own."""
+    packed = tmp_path_factory.mktemp("any-shape") / "packed"
+    rng = np.random.default_rng(4)
+    fields = {"pictures": "images", "latent": "array", "text": "text"}
+    with fastpipe.Writer(packed, fields) as writer:
+        for number in range(9):
+            pixels = rng.integers(0, 256, (3, 16, 20, 3), dtype=np.uint8)
+            values = {
+                "pictures": list(pixels[: number % 3]),
+                "latent": rng.normal(size=(2, 3 + number)).astype(np.float16),
+                "text": f"text {number}",
+            }
+            if number % 2:
+                writer.add(key=f"{number}", **values)
+            else:
+                writer.add(pixels[2], key=f"{number}", **values)
+    return packed
+
+
+@pytest.mark.parametrize("kind", ["tiny", "any_shape"])
+def test_every_flipped_bit_is_found(
+    kind: str, request: pytest.FixtureRequest, copied: Copy, tried: Tried
+) -> None:
+    dataset = copied(request.getfixturevalue(kind))
     files = [dataset / name for name in (DATASET_FILE, INDEX_FILE, shard_name(0))]
     whole = {file: file.read_bytes() for file in files}
     draw = random.Random(11)
@@ -127,7 +153,7 @@ def test_every_flipped_bit_is_found(tiny: Path, copied: Copy, tried: Tried) -> N
     assert missed == []
     assert verify(dataset, workers=1).sound
     tried(
-        "one bit flipped in dataset.json, index.npy or a shard",
+        f"one bit flipped in dataset.json, index.npy or a shard ({FLIPPED[kind]})",
         FLIPS,
         "found by fastpipe verify, in the right file",
     )
