@@ -10,6 +10,10 @@ images, labels = next(iter(train))`), or in a thread beside collectives of its o
 for nobody. The first rank looks again after 1, 2, 4, 8, ... batches and at the epoch's end, whether
 another rank has found a difference, so that all of them stop.
 
+Ranks that are in different epochs share nothing rightly either: of several epochs that begin one
+after the other, each rank notes the number of the first, second, ... that it reads for some batches,
+and a difference is logged. It is no error, since a program may read an epoch in one rank alone.
+
 Two loaders are compared if the same line of the program made them, in the same turn, and if they
 begin the same epoch.
 """
@@ -17,19 +21,21 @@ begin the same epoch.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import threading
 import traceback
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError
-from fastpipe.loading.state import epoch_facts
+from fastpipe.loading.state import Position, epoch_facts
 from fastpipe.plan.recipe import Recipe
 
 # Facts that may differ -> a user's name for them, and what to do. Others have their own name.
@@ -65,6 +71,9 @@ _OPTIONS = {
 }
 # Line of the program -> how many of the loaders that it made have begun an epoch that several ranks
 # share.
+_LOG = logging.getLogger("fastpipe")
+# An epoch of which a rank reads fewer batches may be a look at the data by this rank alone.
+_MIN_BATCHES = 4
 _turns: Counter[str] = Counter()
 _turns_lock = threading.Lock()
 
@@ -79,9 +88,13 @@ class Agreement:
         self._turn: int | None = None
         self._begun: Counter[int] = Counter()  # by epoch: how often it was begun
         self._key = ""  # of the running epoch in the store; "": it is not compared
+        self._start = Position(0, 0)  # of the running epoch
+        self._num_read = 0  # epochs of which this rank has read some batches
+        self._counts_epoch = False  # whether the running epoch is not among these yet
 
-    def begin(self, recipe: Recipe, epoch: int) -> None:
+    def begin(self, recipe: Recipe, start: Position) -> None:
         """When an epoch begins. Raises ConfigError if a rank began it with other facts before."""
+        epoch = start.epoch
         self._key = ""
         store = _shared_store(recipe)
         if store is None:
@@ -101,12 +114,40 @@ class Agreement:
                 # The process that has the store may have ended.
                 store.set(f"{key}/differs", message)
             raise ConfigError(message)
+        self._check_rank(store, key, ranks.rank, epoch)
         # A rank may begin an epoch several times; the other ranks then do so, too.
         self._begun[epoch] += 1
         self._key = key
+        self._start = replace(start)
+        self._counts_epoch = True
 
-    def check(self, recipe: Recipe) -> None:
-        """While an epoch runs. Raises ConfigError if a rank has begun it with other facts."""
+    def _check_rank(self, store: Any, key: str, rank: int, epoch: int) -> None:
+        """Raises ConfigError if another process reads the share of this rank."""
+        process = torch.distributed.get_rank()
+        try:
+            first = store.compare_set(f"{key}/rank-{rank}", "", str(process)).decode()
+        except RuntimeError:
+            return
+        if first in ("", str(process)):
+            return
+        message = (
+            f"the ranks share epoch {epoch} of {self._data.index.path}, but the processes {first} and "
+            f"{process} of torch.distributed both read the share of rank={rank}: samples would come "
+            "twice, and others not at all. Leave rank= and world_size= of fastpipe.loader(...) out; "
+            "torch.distributed knows them. (LOCAL_RANK counts the processes of one machine only)"
+        )
+        with suppress(RuntimeError):
+            store.set(f"{key}/differs", message)
+        raise ConfigError(message)
+
+    def check(self, recipe: Recipe, batches: int, *, is_end: bool = False) -> None:
+        """While an epoch runs. Raises ConfigError if a rank has begun it with other facts.
+
+        Args:
+            recipe: of the epoch.
+            batches: that this rank has read of it.
+            is_end: whether these are all.
+        """
         store = _shared_store(recipe) if self._key else None
         if store is None:
             return
@@ -119,6 +160,34 @@ class Agreement:
             return
         if message:
             raise ConfigError(message)
+        if self._counts_epoch and (is_end or batches >= _MIN_BATCHES):
+            self._counts_epoch = False
+            self._compare_epochs(store, recipe)
+            self._num_read += 1
+
+    def _compare_epochs(self, store: Any, recipe: Recipe) -> None:
+        """Logs a warning if another rank reads another epoch, or has begun it elsewhere."""
+        rank = recipe.ranks.rank
+        size = recipe.ranks.world_size
+        key = f"fastpipe/{self._line}/{self._get_turn()}/read-{self._num_read}/{size}"
+        place = _describe_start(self._start)
+        try:
+            first = store.compare_set(key, "", f"{rank} {place}").decode()
+        except RuntimeError:
+            return
+        other_rank, _, other_place = first.partition(" ")
+        if other_place in ("", place):
+            return
+        _LOG.warning(
+            "%s: rank %s reads %s while rank %d reads %s, so some samples come twice, and others not "
+            "at all. Has one rank alone looked at a batch, or called set_epoch or load_state_dict? Call "
+            "loader.set_epoch(epoch), or load_state_dict(state), on all ranks before the loop",
+            self._data.index.path,
+            other_rank,
+            other_place,
+            rank,
+            place,
+        )
 
     def _get_turn(self) -> int:
         if self._turn is None:
@@ -169,8 +238,6 @@ def _shared_store(recipe: Recipe) -> Any:
         return None
     # The program may have divided the ranks into groups itself. Then the store's ranks are not
     # those that share an epoch.
-    if distributed.get_rank() != ranks.rank:
-        return None
     if distributed.get_world_size() != ranks.world_size:
         return None
     try:
@@ -191,6 +258,12 @@ def _exchange(store: Any, key: str, mine: dict[str, Any]) -> dict[str, Any] | No
     except (RuntimeError, ValueError):
         return None
     return first if isinstance(first, dict) and "facts" in first else None
+
+
+def _describe_start(start: Position) -> str:
+    if start.batches:
+        return f"epoch {start.epoch} from batch {start.batches}"
+    return f"epoch {start.epoch}"
 
 
 def _calling_line() -> str:

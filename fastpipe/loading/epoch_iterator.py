@@ -98,7 +98,8 @@ class EpochIterator:
 
         Raises ConfigError if another rank has gone through this epoch with other options.
         """
-        self._epochs.agreement.check(prefetcher.recipe)
+        batches = self._position.batches
+        self._epochs.agreement.check(prefetcher.recipe, batches, is_end=batches > 0)
         # A program may call next() again after the end; the position has been moved then, and has
         # no batches.
         if self._position.batches:
@@ -111,7 +112,7 @@ class EpochIterator:
         transfer = epochs.transfer
         epochs.maker.engine.check_usable()  # another thread may have closed the loader
         if self._position.batches.bit_count() == 1:  # after 1, 2, 4, 8, ... batches
-            epochs.agreement.check(prefetcher.recipe)
+            epochs.agreement.check(prefetcher.recipe, self._position.batches)
 
         transfer.collect()
         room = prefetcher.fill(prefetcher.capacity)

@@ -125,7 +125,7 @@ class EpochSequence:
         prefetcher = self._next_prefetcher()
         recipe = prefetcher.recipe
         start = prefetcher.start
-        self.agreement.begin(recipe, start.epoch)
+        self.agreement.begin(recipe, start)
         programs.warn_trainer(
             recipe, self.maker.engine.num_workers, self.prefetch_factor
         )

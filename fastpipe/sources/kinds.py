@@ -39,7 +39,7 @@ from fastpipe.sources.listing import (
     Assumption,
     Listing,
     add_assumptions,
-    packing_order,
+    sort_for_packing,
     with_classes,
 )
 from fastpipe.sources.options import SourceOptions
@@ -185,7 +185,7 @@ def list_sources(
         folder = root.parent if source.is_file else root
         listing = add_assumptions(listing, find_unused_lists(folder, listing))
 
-    listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
+    sort_for_packing(listing.sources, seed, shuffle=shuffle)
     if not isinstance(listing.root, Path):
         listing.root.forget()  # its list of files, which may be large
     # The times of files behind a URL are of the server's clock. They cannot be compared with a time

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -284,6 +285,21 @@ def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, 
             source.path,
         )
     return lambda source: (source.label, source.path)
+
+
+def sort_for_packing(sources: list[Source], seed: int, *, shuffle: bool) -> None:
+    """Sorts sources by `packing_order`, in place.
+
+    It sorts twice, by path and then by hash or label. That is faster than one sort by pairs: the
+    garbage collector looks at a million pairs again and again.
+    """
+    sources.sort(key=attrgetter("path"))
+    if not shuffle:
+        sources.sort(key=attrgetter("label"))
+        return
+    sources.sort(
+        key=lambda source: xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed)
+    )
 
 
 def replace_sources(

@@ -187,6 +187,69 @@ def test_ranks_that_agree_read_each_sample_once_whoever_iterates_more(
         loader.close()
 
 
+def test_ranks_in_different_epochs_are_logged(
+    flat: Path, ranks: Ranks, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rank 0 looks at a batch, which the others do not; so it is an epoch ahead."""
+    loaders = []
+    for rank in range(2):
+        ranks.become(rank)
+        loaders.append(fastpipe.loader(flat, 4, size=8, num_workers=1))
+    ranks.become(0)
+    next(iter(loaders[0]))
+    ids(loaders[0])
+    assert not caplog.records
+    ranks.become(1)
+    ids(loaders[1])
+    assert "rank 0 reads epoch 1 while rank 1 reads epoch 0" in caplog.text
+    for loader in loaders:
+        loader.close()
+
+
+def test_a_state_that_one_rank_alone_loads_is_logged(
+    flat: Path, ranks: Ranks, caplog: pytest.LogCaptureFixture
+) -> None:
+    ranks.become(0)
+    with fastpipe.loader(flat, 4, size=8, num_workers=1) as saved:
+        running = iter(saved)
+        next(running)
+        next(running)
+        state = saved.state_dict()
+    loaders = []
+    for rank in range(2):
+        ranks.become(rank)
+        loaders.append(fastpipe.loader(flat, 4, size=8, num_workers=1))
+    ranks.become(0)
+    loaders[0].load_state_dict(state)
+    ids(loaders[0])
+    ranks.become(1)
+    ids(loaders[1])
+    assert "rank 0 reads epoch 0 from batch 2 while rank 1 reads epoch 0" in caplog.text
+    for loader in loaders:
+        loader.close()
+
+
+def test_two_processes_with_one_rank_are_refused(flat: Path, ranks: Ranks) -> None:
+    """As LOCAL_RANK makes them of two machines."""
+    loaders = []
+    for process in range(2):
+        ranks.become(process)
+        loaders.append(fastpipe.loader(flat, 4, size=8, num_workers=1, rank=0, world_size=2))
+    ranks.become(0)
+    running = iter(loaders[0])
+    next(running)
+    ranks.become(1)
+    with pytest.raises(
+        ConfigError, match=r"the processes 0 and 1 .* both read the share of rank=0"
+    ):
+        ids(loaders[1])
+    ranks.become(0)
+    with pytest.raises(ConfigError, match="LOCAL_RANK"):
+        list(running)
+    for loader in loaders:
+        loader.close()
+
+
 def test_a_rank_that_reads_by_itself_may_differ(flat: Path, ranks: Ranks, made: Made) -> None:
     for rank in range(2):
         ranks.become(rank)

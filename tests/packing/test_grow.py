@@ -360,6 +360,15 @@ def test_a_key_may_have_a_line_separator_in_it(tmp_path: Path) -> None:
     assert sorted(epoch(tmp_path / "dst")) == ["c0/b.jpg", "c0/e.jpg"]
 
 
+def test_new_samples_without_a_label_are_told(work: Path) -> None:
+    photo(work / "class" / "new.jpg", 7)
+    said = succeeded("add", work / "class", work / "dst")
+    text = " ".join(said.replace("\u2502", " ").split())
+    assert (
+        "labels: 1 new sample has none (label -1), such as new.jpg, though all 30 samples" in text
+    )
+
+
 def test_what_is_assumed_of_new_sources_is_told(work: Path) -> None:
     photo(work / "src" / "aaa" / "new.jpg", 7)
     said = succeeded("add", work / "src", work / "dst")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.packed_index import PackedIndex
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError, format_count, readable
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.listing import Assumption, Listing, SourceField, with_classes
 
@@ -112,3 +113,22 @@ def _merge_field(
         )
     longer_names = max(old.names, new.names, key=len)
     return new._replace(names=longer_names, flip_pairs=flip_pairs)
+
+
+def assumed_of_missing_labels(index: PackedIndex, listing: Listing) -> list[Assumption]:
+    """Says that new samples have no label, where all samples of the dataset have one."""
+    if not index.classes or sum(index.class_counts) != len(index):
+        return []
+    unlabelled = [source for source in listing.sources if source.label == NO_LABEL]
+    if not unlabelled:
+        return []
+    samples = format_count(len(unlabelled), "new sample")
+    verb = "has" if len(unlabelled) == 1 else "have"
+    return [
+        Assumption(
+            f"labels: {samples} {verb} none (label -1), such as {readable(unlabelled[0].path)}, though "
+            f"all {len(index):,} samples of {index.path} have one. If {readable(listing.root)} is the "
+            "folder of one class, remove these samples again (fastpipe remove), and add the folder "
+            "around it"
+        )
+    ]

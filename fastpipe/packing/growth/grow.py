@@ -21,6 +21,7 @@ from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
 from fastpipe.packing.growth.command_line import source_words
 from fastpipe.packing.growth.fit import (
+    assumed_of_missing_labels,
     assumed_of_new_classes,
     check_given_classes,
     merge_fields,
@@ -114,12 +115,13 @@ def add(
         compared = compare_sources(listing, version, by, changed)
         listing = replace(listing, sources=compared.new)
         new_classes = assumed_of_new_classes(index, listing)
+        no_labels = assumed_of_missing_labels(index, listing)
         grown = Grown(
             index.info,
             known=compared.known,
             copies=compared.copies,
             skipped=compared.skipped,
-            assumed=(*listing.assumed, *inherited, *new_classes),
+            assumed=(*listing.assumed, *inherited, *new_classes, *no_labels),
         )
         if compared.new:
             change = {

@@ -25,7 +25,7 @@ from fastpipe.sources.folders.splits import (
     split_tars,
 )
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.listing import Listing, packing_order
+from fastpipe.sources.listing import Listing, sort_for_packing
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise
@@ -73,7 +73,7 @@ class UnpackedSource:
         if self.path is None:
             # The tars of a pattern are one source, whatever their names say of splits.
             listing = list_archives(self.root, self.tars or [])
-            listing.sources.sort(key=packing_order(0, shuffle=False))
+            sort_for_packing(listing.sources, 0, shuffle=False)
             return listing
         recognised = recognise_source(self.path, self.split)
         _check_format(self.path, recognised.format)
