@@ -14,6 +14,11 @@ Ranks that are in different epochs share nothing rightly either: of several epoc
 after the other, each rank notes the number of the first, second, ... that it reads for some batches,
 and a difference is logged. It is no error, since a program may read an epoch in one rank alone.
 
+A rank that evaluates alone (`if rank == 0: evaluate(model, loader)`) reads its share only. So each
+rank counts itself when it begins an epoch. One that has read a whole epoch looks later, after some
+batches of another one, whether it was the only one, and logs it. By then the others have begun the
+epoch, too, if they read it at all, since ranks train in step.
+
 Two loaders are compared if the same line of the program made them, in the same turn, and if they
 begin the same epoch.
 """
@@ -76,6 +81,8 @@ _LOG = logging.getLogger("fastpipe")
 _MIN_BATCHES = 4
 _turns: Counter[str] = Counter()
 _turns_lock = threading.Lock()
+# Key of an epoch that this process has read to its end -> what to log if no other rank begins it.
+_finished: dict[str, str] = {}
 
 
 class Agreement:
@@ -115,6 +122,8 @@ class Agreement:
                 store.set(f"{key}/differs", message)
             raise ConfigError(message)
         self._check_rank(store, key, ranks.rank, epoch)
+        with suppress(RuntimeError):
+            store.add(f"{key}/ranks", 1)
         # A rank may begin an epoch several times; the other ranks then do so, too.
         self._begun[epoch] += 1
         self._key = key
@@ -164,6 +173,18 @@ class Agreement:
             self._counts_epoch = False
             self._compare_epochs(store, recipe)
             self._num_read += 1
+            _warn_of_epochs_alone(store)
+        if is_end:
+            _finished[self._key] = self._describe_alone(recipe)
+
+    def _describe_alone(self, recipe: Recipe) -> str:
+        ranks = recipe.ranks
+        return (
+            f"{self._data.index.path}: only rank {ranks.rank} of {ranks.world_size} has read epoch "
+            f"{self._start.epoch}, and a rank reads its share of the samples. A rank that is to read "
+            "all of them alone: fastpipe.loader(..., rank=0, world_size=1). Else iterate on all ranks, "
+            "and add up their results"
+        )
 
     def _compare_epochs(self, store: Any, recipe: Recipe) -> None:
         """Logs a warning if another rank reads another epoch, or has begun it elsewhere."""
@@ -258,6 +279,18 @@ def _exchange(store: Any, key: str, mine: dict[str, Any]) -> dict[str, Any] | No
     except (RuntimeError, ValueError):
         return None
     return first if isinstance(first, dict) and "facts" in first else None
+
+
+def _warn_of_epochs_alone(store: Any) -> None:
+    """Logs which epochs this process has read to their end, and no other rank has begun."""
+    while _finished:
+        key, message = _finished.popitem()
+        try:
+            count = store.add(f"{key}/ranks", 0)
+        except RuntimeError:
+            return
+        if count == 1:
+            _LOG.warning("%s", message)
 
 
 def _describe_start(start: Position) -> str:

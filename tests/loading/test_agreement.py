@@ -229,6 +229,29 @@ def test_a_state_that_one_rank_alone_loads_is_logged(
         loader.close()
 
 
+def test_a_rank_that_evaluates_alone_is_logged(
+    flat: Path, ranks: Ranks, caplog: pytest.LogCaptureFixture
+) -> None:
+    training = []
+    evaluation = []
+    for rank in range(2):
+        ranks.become(rank)
+        training.append(fastpipe.loader(flat, 4, size=8, num_workers=1))
+        evaluation.append(fastpipe.loader(flat, 4, size=8, num_workers=1, train=False))
+    for readers in ([0, 1], [0]):
+        for rank in readers:
+            ranks.become(rank)
+            ids(evaluation[rank])
+        assert not caplog.records
+        for rank in range(2):
+            ranks.become(rank)
+            ids(training[rank])
+    (record,) = caplog.records
+    assert "only rank 0 of 2 has read epoch 1, and a rank reads its share" in record.getMessage()
+    for loader in (*training, *evaluation):
+        loader.close()
+
+
 def test_two_processes_with_one_rank_are_refused(flat: Path, ranks: Ranks) -> None:
     """As LOCAL_RANK makes them of two machines."""
     loaders = []
