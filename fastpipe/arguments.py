@@ -117,11 +117,13 @@ def refusing_unknown(
     return decorate
 
 
-def refusing_unknown_fields(name: str) -> Callable[[C], C]:
+def refusing_unknown_fields(
+    name: str, instead: Mapping[str, Advice] | None = None
+) -> Callable[[C], C]:
     """The same decorator for a dataclass, whose __init__ nobody writes."""
 
     def decorate(cls: C) -> C:
-        cls.__init__ = refusing_unknown(name)(cls.__init__)  # type: ignore[misc]
+        cls.__init__ = refusing_unknown(name, instead)(cls.__init__)  # type: ignore[misc]
         return cls
 
     return decorate

@@ -349,6 +349,8 @@ def loader(
         dataset, recipes, maker, stream, augments, settings, prefetch_factor
     )
     warn_of_other_classes(new_loader, train=train)
+    if fields is None:
+        notices.warn_no_labels(dataset)
     return new_loader
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.format.fields import CLASS_KINDS
 from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.index import Index
 from fastpipe.loading.ranks import ranks_per_node
@@ -79,4 +81,19 @@ def warn_unpacked(index: Index) -> None:
         f"{text} `fastpipe pack` stores all of them once, so that a loader decodes only the part "
         "of an image that it needs, reads the disk in large pieces, and checks the bytes; "
         f"{name_page('Train without packing')} compares them"
+    )
+
+
+def warn_no_labels(data: Dataset) -> None:
+    """Says that batches of (images, labels) have no labels, where fields have classes."""
+    if data.classes or "no labels" in _warned:
+        return
+    names = [field.name for field in data.fields.values() if field.kind in CLASS_KINDS]
+    if not names:
+        return
+    _warned.add("no labels")
+    listed = ["image", *names]
+    _LOG.warning(
+        f"{data.path}: no sample has a label, so all labels of a batch are -1. The classes are in "
+        f"fields: pass fields={listed} to fastpipe.loader"
     )

@@ -205,7 +205,7 @@ def _encoded(
     with loader, torch.no_grad():
         for batch in loader:
             count = len(batch["key"])
-            outputs = model(batch["image"])
+            outputs = _call(model, batch["image"])
             _check_outputs(outputs, count)
             rows = outputs.detach().cpu()
             labels = batch["label"].tolist()
@@ -217,6 +217,19 @@ def _encoded(
                 sample["key"] = batch["key"][place]
                 sample["label"] = labels[place] if labels[place] >= 0 else None
                 yield sample
+
+
+def _call(model: Callable[[Any], torch.Tensor], images: Any) -> torch.Tensor:
+    """The outputs of a model. An error in it gets a note about the images, if these are uint8."""
+    try:
+        return model(images)
+    except Exception as problem:
+        if isinstance(images, torch.Tensor) and images.dtype == torch.uint8:
+            problem.add_note(
+                "fastpipe.encode gave the model images of uint8, 0 to 255. For normalised float32 "
+                "pass augment=[]"
+            )
+        raise
 
 
 def _check_outputs(outputs: object, count: int) -> None:

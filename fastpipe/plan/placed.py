@@ -29,7 +29,15 @@ _PAIRS_HINT = (
 )
 
 
-@refusing_unknown_fields("fastpipe.Boxes")
+_FORMAT = (
+    "boxes come as x0, y0, x1, y1 in pixels of the row; for x, y, width, height write "
+    'torchvision.ops.box_convert(boxes, "xyxy", "xywh")'
+)
+
+
+@refusing_unknown_fields(
+    "fastpipe.Boxes", {"format": _FORMAT, "fmt": _FORMAT, "box_format": _FORMAT}
+)
 @dataclass(frozen=True)
 class Boxes:
     """A field of boxes, in `fields=` of fastpipe.loader, or in `data.with_fields`.

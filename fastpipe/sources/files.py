@@ -20,7 +20,7 @@ from fastpipe.dataset.format.open_file import (
     read_at,
     state_of,
 )
-from fastpipe.errors import PackError, did_you_mean_path, readable
+from fastpipe.errors import ConfigError, PackError, did_you_mean_path, readable
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
 if TYPE_CHECKING:
@@ -86,7 +86,16 @@ FIRST_OF_LEFT_BEHIND = "".join({name[0] for name in _LEFT_BEHIND})
 def source_path(
     data: str | os.PathLike[str], remote: RemoteOptions | None = None
 ) -> SourcePath:
-    """The path of a source, or of an image root. ConfigError: a URL that fastpipe cannot read."""
+    """The path of a source, or of an image root.
+
+    ConfigError: it is no path, or a URL that fastpipe cannot read.
+    """
+    if not isinstance(data, (str, os.PathLike)):
+        raise ConfigError(
+            f"SRC: expected a folder, a file or a URL, got {type(data).__name__}. For a list of files "
+            "write a CSV with the columns path and label, and pass that; or give the samples of a "
+            "program to fastpipe.Writer"
+        )
     place = place_of(data)
     if not isinstance(place, Url):
         return Path(cast("str | os.PathLike[str]", place))

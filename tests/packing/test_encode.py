@@ -207,3 +207,9 @@ def test_what_cannot_be_is_refused(data: Path, tmp_path: Path, arguments: Any, w
     chosen = {"model": means, "out": tmp_path / "out", "size": SIZE, **arguments}
     with pytest.raises(fastpipe.ConfigError, match=words):
         fastpipe.encode(data, **chosen)
+
+
+def test_a_model_that_wants_float_learns_how(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        fastpipe.encode(data, torch.nn.Conv2d(3, 4, 3), tmp_path / "out", size=SIZE)
+    assert "pass augment=[]" in caught.value.__notes__[0]

@@ -60,6 +60,8 @@ def test_a_public_function_names_its_arguments(name: str) -> None:
         ),
         (lambda: fastpipe.loader("a", 2, vflip=True), "kornia.augmentation.RandomVerticalFlip()"),
         (lambda: fastpipe.loader("a", 2, epochs=2), "iterate over the loader once for each epoch"),
+        (lambda: fastpipe.Boxes("boxes", format="coco"), "torchvision.ops.box_convert"),
+        (lambda: fastpipe.pack(["a.jpg"], "b"), "got list. For a list of files write a CSV"),
         (lambda: fastpipe.Augment(p=0.5), "each module has its own probability"),
         (lambda: fastpipe.Augment(erase=0.5), "did you mean erasing=?"),
         (lambda: fastpipe.Augment.randaugment(erase=0.5), "did you mean erasing=?"),
