@@ -139,9 +139,10 @@ class Agreement:
             return
         if first in ("", str(process)):
             return
+        low, high = sorted((int(first), process))
         message = (
-            f"the ranks share epoch {epoch} of {self._data.index.path}, but the processes {first} and "
-            f"{process} of torch.distributed both read the share of rank={rank}: samples would come "
+            f"the ranks share epoch {epoch} of {self._data.index.path}, but the processes {low} and "
+            f"{high} of torch.distributed both read the share of rank={rank}: samples would come "
             "twice, and others not at all. Leave rank= and world_size= of fastpipe.loader(...) out; "
             "torch.distributed knows them. (LOCAL_RANK counts the processes of one machine only)"
         )

@@ -605,3 +605,10 @@ def test_unknown_kinds_and_formats(photos: Path, tmp_path: Path) -> None:
         fastpipe.pack(photos, tmp_path / "packed", fields=["a=b", "a=c"])
     with pytest.raises(PackError, match="expected the folders images and labels"):
         fastpipe.pack(photos, tmp_path / "packed", format="yolo")
+
+
+def test_annotations_of_coco_alone_are_named(tmp_path: Path) -> None:
+    rows = [{"id": 1, "image_id": 7, "category_id": 2, "bbox": [0, 0, 4, 4], "iscrowd": 0}]
+    (tmp_path / "annotations.json").write_text(json.dumps(rows))
+    with pytest.raises(PackError, match=r"a list of COCO's annotations .* lacks the images"):
+        fastpipe.pack(tmp_path / "annotations.json", tmp_path / "packed")

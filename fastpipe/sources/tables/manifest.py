@@ -54,6 +54,19 @@ from fastpipe.sources.tables.table_masks import find_run_field
 from fastpipe.sources.tables.table_text import LISTS
 from fastpipe.sources.tables.unlisted import Unlisted
 
+_OF_COCO_ANNOTATIONS = {"image_id", "category_id", "bbox"}
+
+
+def _refuse_coco_annotations(manifest: Manifest) -> None:
+    """Raises PackError if the rows are the annotations of a COCO file, without its images."""
+    has_paths = any(values.are_pictures for values in manifest.summaries.values())
+    if manifest.summaries.keys() >= _OF_COCO_ANNOTATIONS and not has_paths:
+        raise PackError(
+            f"{manifest.table} is a list of COCO's annotations (image_id, category_id, bbox), and lacks "
+            'the images and categories. Pass the whole file, {"images": [...], "annotations": [...], '
+            '"categories": [...]}'
+        )
+
 
 def list_manifest(
     path: SourcePath,
@@ -80,6 +93,7 @@ def list_manifest(
     manifest = Manifest(path, table, options, is_typed, is_metadata, reader.read_rows)
     # The first reading shows what the columns hold. The second one makes the rows.
     scan_columns(manifest)
+    _refuse_coco_annotations(manifest)
 
     split = find_split_column(manifest.summaries, options, table)
     has_splits = split is not None or options.split == ALL
