@@ -210,11 +210,12 @@ class Pictures:
         """
         shard = int(record["shard"])
         offset, size, expected_hash = stored[_STORED_FIELDS].item()
-        if self._reader is None:
+        samples = np.array([sample], dtype=np.int64)
+        # Of several datasets, some may be on this machine.
+        if self._reader is None or not self._reader.brings(samples)[0]:
             yield self._open_shard(shard), offset, size
             return
 
-        samples = np.array([sample], dtype=np.int64)
         with self._reader.brought(samples):
             try:
                 self._reader.check(sample, shard, offset, size, expected_hash)

@@ -47,6 +47,19 @@ def test_samples_are_those_of_the_folder(
     )
 
 
+def test_samples_of_a_local_dataset_beside_a_remote_one(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
+    remote = fastpipe.open(range_server.url, cache_dir=tmp_path)
+    local = fastpipe.open(remote_packed)
+    for both in (fastpipe.concat(remote, local), fastpipe.concat(local, remote)):
+        for number in (3, 170):
+            image, label = both[number]
+            wanted, expected_label = local[number % 160]
+            assert label == expected_label
+            assert torch.equal(image, wanted)
+
+
 def test_a_forked_worker_is_told_to_use_forkserver(
     range_server: RangeServer, tmp_path: Path
 ) -> None:
