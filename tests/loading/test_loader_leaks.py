@@ -21,7 +21,10 @@ def test_breaking_out_leaks_nothing(large: Path) -> None:
         for _ in range(50):
             for _batch in loader:
                 break
-        assert (threads_at_rest(), open_files(large)) == before
+        num_threads, files = threads_at_rest(), open_files(large)
+        # A thread of an earlier test may have ended meanwhile.
+        assert num_threads <= before[0]
+        assert files == before[1]
         assert len(list(loader)) == len(loader)
 
 
