@@ -229,7 +229,11 @@ def test_pauses_for_the_host_are_no_time_of_the_device(
     monkeypatch.setattr(FakeMark, "since", since)
     now = ["in time"]
     stream.at_once = False
-    with loader_of(flat, augment=fastpipe.Augment.imagenet()) as loader:
+    # The batch ahead is queued with the first one, however late its workers are.
+    with (
+        loader_of(flat, augment=fastpipe.Augment.imagenet()) as loader,
+        mock.patch.object(Prefetcher, "has_ready_batch", return_value=True),
+    ):
         batches = iter(loader)
         next(batches)
         for mark in stream.marks:

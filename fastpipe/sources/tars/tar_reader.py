@@ -97,6 +97,7 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
         different ways.
         """
         offset = 0
+        header = None
         try:
             while True:
                 first_header = offset
@@ -123,7 +124,8 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
             # The first header tells best what is wrong with a file that is no tar.
             if offset == 0 and _COMPRESSED.match(self.read(0, BLOCK)):
                 raise compressed_error(self.path) from problem
-            if offset == 0 and not self.path.name.lower().endswith(".tar"):
+            begins_as_tar = offset > 0 or header is not None
+            if not begins_as_tar and not self.path.name.lower().endswith(".tar"):
                 raise PackError(
                     f"{readable(self.path)} is not a source that fastpipe reads: expected a folder of "
                     "images, a tar, or a file such as .csv, .jsonl, .json, .parquet or .arrow. Pass "
