@@ -10,9 +10,10 @@ images, labels = next(iter(train))`), or in a thread beside collectives of its o
 for nobody. The first rank looks again after 1, 2, 4, 8, ... batches and at the epoch's end, whether
 another rank has found a difference, so that all of them stop.
 
-Ranks that are in different epochs share nothing rightly either: of several epochs that begin one
-after the other, each rank notes the number of the first, second, ... that it reads for some batches,
-and a difference is logged. It is no error, since a program may read an epoch in one rank alone.
+The shares of ranks in different epochs do not belong together either. Each rank counts the epochs of
+which it reads some batches. The first rank to reach its n-th writes which epoch that is, and another
+rank with another n-th epoch logs the difference. It is no error, since a program may read an epoch in
+one rank alone.
 
 A rank that evaluates alone (`if rank == 0: evaluate(model, loader)`) reads its share only. So each
 rank counts itself when it begins an epoch. One that has read a whole epoch looks later, after some
@@ -34,7 +35,7 @@ import traceback
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
@@ -74,15 +75,24 @@ _OPTIONS = {
         "the sampler has to give the same numbers on all ranks: the loader shares them out itself",
     ),
 }
-# Line of the program -> how many of the loaders that it made have begun an epoch that several ranks
-# share.
 _LOG = logging.getLogger("fastpipe")
 # An epoch of which a rank reads fewer batches may be a look at the data by this rank alone.
 _MIN_BATCHES = 4
+# Line of the program -> how many of the loaders that it made have begun an epoch that several ranks
+# share.
 _turns: Counter[str] = Counter()
 _turns_lock = threading.Lock()
-# Key of an epoch that this process has read to its end -> what to log if no other rank begins it.
-_finished: dict[str, str] = {}
+
+
+class _ReadEpoch(NamedTuple):
+    """An epoch that this process has read to its end."""
+
+    store: Any  # of the ranks that shared it
+    key: str
+    if_alone: str  # what to log if no other rank has begun it
+
+
+_read_epochs: list[_ReadEpoch] = []
 
 
 class Agreement:
@@ -107,20 +117,15 @@ class Agreement:
         if store is None:
             return
         ranks = recipe.ranks
-        loader = f"{self._line}/{self._get_turn()}"
         begun = self._begun[epoch]
-        key = f"fastpipe/{loader}/{epoch}/{begun}/{ranks.world_size}"
+        key = f"{self._key_of_loader()}/{epoch}/{begun}/{ranks.world_size}"
         # As JSON has them, since another rank reads them so.
         encoded = json.dumps(epoch_facts(recipe, epoch, self._data))
         facts = json.loads(encoded)
         mine = {"rank": ranks.rank, "facts": facts}
         first = _exchange(store, key, mine)  # this rank's own, if it is the first
         if first is not None and first["facts"] != facts:
-            message = self._describe_difference(mine, first, epoch)
-            with suppress(RuntimeError):
-                # The process that has the store may have ended.
-                store.set(f"{key}/differs", message)
-            raise ConfigError(message)
+            _refuse_on_all(store, key, self._describe_difference(mine, first, epoch))
         self._check_rank(store, key, ranks.rank, epoch)
         with suppress(RuntimeError):
             store.add(f"{key}/ranks", 1)
@@ -132,23 +137,18 @@ class Agreement:
 
     def _check_rank(self, store: Any, key: str, rank: int, epoch: int) -> None:
         """Raises ConfigError if another process reads the share of this rank."""
-        process = torch.distributed.get_rank()
-        try:
-            first = store.compare_set(f"{key}/rank-{rank}", "", str(process)).decode()
-        except RuntimeError:
+        process = str(torch.distributed.get_rank())
+        first = _first_value(store, f"{key}/rank-{rank}", process)
+        if first in ("", process):
             return
-        if first in ("", str(process)):
-            return
-        low, high = sorted((int(first), process))
+        low, high = sorted((int(first), int(process)))
         message = (
             f"the ranks share epoch {epoch} of {self._data.index.path}, but the processes {low} and "
             f"{high} of torch.distributed both read the share of rank={rank}: samples would come "
             "twice, and others not at all. Leave rank= and world_size= of fastpipe.loader(...) out; "
             "torch.distributed knows them. (LOCAL_RANK counts the processes of one machine only)"
         )
-        with suppress(RuntimeError):
-            store.set(f"{key}/differs", message)
-        raise ConfigError(message)
+        _refuse_on_all(store, key, message)
 
     def check(self, recipe: Recipe, batches: int, *, is_end: bool = False) -> None:
         """While an epoch runs. Raises ConfigError if a rank has begun it with other facts.
@@ -176,7 +176,8 @@ class Agreement:
             self._num_read += 1
             _warn_of_epochs_alone(store)
         if is_end:
-            _finished[self._key] = self._describe_alone(recipe)
+            if_alone = self._describe_alone(recipe)
+            _read_epochs.append(_ReadEpoch(store, self._key, if_alone))
 
     def _describe_alone(self, recipe: Recipe) -> str:
         ranks = recipe.ranks
@@ -191,12 +192,9 @@ class Agreement:
         """Logs a warning if another rank reads another epoch, or has begun it elsewhere."""
         rank = recipe.ranks.rank
         size = recipe.ranks.world_size
-        key = f"fastpipe/{self._line}/{self._get_turn()}/read-{self._num_read}/{size}"
+        key = f"{self._key_of_loader()}/read-{self._num_read}/{size}"
         place = _describe_start(self._start)
-        try:
-            first = store.compare_set(key, "", f"{rank} {place}").decode()
-        except RuntimeError:
-            return
+        first = _first_value(store, key, f"{rank} {place}")
         other_rank, _, other_place = first.partition(" ")
         if other_place in ("", place):
             return
@@ -211,12 +209,13 @@ class Agreement:
             place,
         )
 
-    def _get_turn(self) -> int:
+    def _key_of_loader(self) -> str:
+        """The start of all keys of this loader in the store."""
         if self._turn is None:
             with _turns_lock:
                 self._turn = _turns[self._line]
                 _turns[self._line] += 1
-        return self._turn
+        return f"fastpipe/{self._line}/{self._turn}"
 
     def _describe_difference(
         self, mine: dict[str, Any], first: dict[str, Any], epoch: int
@@ -270,28 +269,46 @@ def _shared_store(recipe: Recipe) -> Any:
 
 
 def _exchange(store: Any, key: str, mine: dict[str, Any]) -> dict[str, Any] | None:
-    """Writes a value, if no rank has done so before; returns the value of the first rank.
-
-    None if the store cannot be reached, or keeps nothing, as in a simulated group.
-    """
+    """As `_first_value`, with facts; None if there are none."""
     try:
-        encoded = store.compare_set(key, "", json.dumps(mine))
-        first = json.loads(encoded)
-    except (RuntimeError, ValueError):
+        first = json.loads(_first_value(store, key, json.dumps(mine)))
+    except ValueError:
         return None
     return first if isinstance(first, dict) and "facts" in first else None
 
 
+def _first_value(store: Any, key: str, mine: str) -> str:
+    """Writes a value, if no rank has done so before; returns the value of the first rank.
+
+    "" if the store cannot be reached, or keeps nothing, as in a simulated group.
+    """
+    try:
+        return str(store.compare_set(key, "", mine).decode())
+    except RuntimeError:  # the process that has the store may have ended
+        return ""
+
+
+def _refuse_on_all(store: Any, key: str, message: str) -> NoReturn:
+    """Raises ConfigError here, and leaves the message for the other ranks of the epoch."""
+    with suppress(RuntimeError):  # as above
+        store.set(f"{key}/differs", message)
+    raise ConfigError(message)
+
+
 def _warn_of_epochs_alone(store: Any) -> None:
     """Logs which epochs this process has read to their end, and no other rank has begun."""
-    while _finished:
-        key, message = _finished.popitem()
+    epochs = list(_read_epochs)
+    _read_epochs.clear()
+    for epoch in epochs:
+        # The program may have connected other processes meanwhile.
+        if epoch.store is not store:
+            continue
         try:
-            count = store.add(f"{key}/ranks", 0)
-        except RuntimeError:
+            num_ranks = store.add(f"{epoch.key}/ranks", 0)
+        except RuntimeError:  # the process that has the store may have ended
             return
-        if count == 1:
-            _LOG.warning("%s", message)
+        if num_ranks == 1:
+            _LOG.warning("%s", epoch.if_alone)
 
 
 def _describe_start(start: Position) -> str:

@@ -53,6 +53,15 @@ def made() -> Iterator[Made]:
         loader.close()
 
 
+def loader_of_each(ranks: Ranks, data: Path, **options: Any) -> list[fastpipe.Loader]:
+    """A loader of each of two ranks, made in one line of the program."""
+    loaders = []
+    for rank in range(2):
+        ranks.become(rank)
+        loaders.append(fastpipe.loader(data, 4, size=8, num_workers=1, **options))
+    return loaders
+
+
 def ids(loader: Any) -> list[int]:
     return [sample for batch in loader for sample in batch.ids[batch.valid].tolist()]
 
@@ -172,10 +181,7 @@ def test_ranks_that_agree_read_each_sample_once_whoever_iterates_more(
     ranks.become(0)
     show = made(flat, 3, seed=9)
     next(iter(show))
-    loaders = []
-    for rank in range(2):
-        ranks.become(rank)
-        loaders.append(fastpipe.loader(flat, 4, size=8, num_workers=1, drop_last=False))
+    loaders = loader_of_each(ranks, flat, drop_last=False)
     ranks.become(0)
     next(iter(loaders[0]))
     loaders[0].set_epoch(0)
@@ -191,10 +197,7 @@ def test_ranks_in_different_epochs_are_logged(
     flat: Path, ranks: Ranks, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Rank 0 looks at a batch, which the others do not; so it is an epoch ahead."""
-    loaders = []
-    for rank in range(2):
-        ranks.become(rank)
-        loaders.append(fastpipe.loader(flat, 4, size=8, num_workers=1))
+    loaders = loader_of_each(ranks, flat)
     ranks.become(0)
     next(iter(loaders[0]))
     ids(loaders[0])
@@ -215,10 +218,7 @@ def test_a_state_that_one_rank_alone_loads_is_logged(
         next(running)
         next(running)
         state = saved.state_dict()
-    loaders = []
-    for rank in range(2):
-        ranks.become(rank)
-        loaders.append(fastpipe.loader(flat, 4, size=8, num_workers=1))
+    loaders = loader_of_each(ranks, flat)
     ranks.become(0)
     loaders[0].load_state_dict(state)
     ids(loaders[0])
@@ -232,12 +232,8 @@ def test_a_state_that_one_rank_alone_loads_is_logged(
 def test_a_rank_that_evaluates_alone_is_logged(
     flat: Path, ranks: Ranks, caplog: pytest.LogCaptureFixture
 ) -> None:
-    training = []
-    evaluation = []
-    for rank in range(2):
-        ranks.become(rank)
-        training.append(fastpipe.loader(flat, 4, size=8, num_workers=1))
-        evaluation.append(fastpipe.loader(flat, 4, size=8, num_workers=1, train=False))
+    training = loader_of_each(ranks, flat)
+    evaluation = loader_of_each(ranks, flat, train=False)
     for readers in ([0, 1], [0]):
         for rank in readers:
             ranks.become(rank)
@@ -254,10 +250,7 @@ def test_a_rank_that_evaluates_alone_is_logged(
 
 def test_two_processes_with_one_rank_are_refused(flat: Path, ranks: Ranks) -> None:
     """As LOCAL_RANK makes them of two machines."""
-    loaders = []
-    for process in range(2):
-        ranks.become(process)
-        loaders.append(fastpipe.loader(flat, 4, size=8, num_workers=1, rank=0, world_size=2))
+    loaders = loader_of_each(ranks, flat, rank=0, world_size=2)
     ranks.become(0)
     running = iter(loaders[0])
     next(running)
