@@ -612,3 +612,13 @@ def test_annotations_of_coco_alone_are_named(tmp_path: Path) -> None:
     (tmp_path / "annotations.json").write_text(json.dumps(rows))
     with pytest.raises(PackError, match=r"a list of COCO's annotations .* lacks the images"):
         fastpipe.pack(tmp_path / "annotations.json", tmp_path / "packed")
+
+
+def test_other_rows_with_the_columns_of_annotations_are_packed(tmp_path: Path) -> None:
+    """Contests have such tables, whose ids are the names of files without their endings."""
+    rows = []
+    for number in range(3):
+        (tmp_path / f"b6{number}d.jpg").write_bytes(jpeg_bytes((40, 30), seed=number))
+        rows.append({"image_id": f"b6{number}d", "category_id": 2, "bbox": [0, 0, 4, 4]})
+    write_lines(tmp_path / "train.jsonl", *rows)
+    assert fastpipe.pack(tmp_path / "train.jsonl", tmp_path / "packed").info["samples"] == 3

@@ -57,17 +57,6 @@ from fastpipe.sources.tables.unlisted import Unlisted
 _OF_COCO_ANNOTATIONS = {"image_id", "category_id", "bbox"}
 
 
-def _refuse_coco_annotations(manifest: Manifest) -> None:
-    """Raises PackError if the rows are the annotations of a COCO file, without its images."""
-    has_paths = any(values.are_pictures for values in manifest.summaries.values())
-    if manifest.summaries.keys() >= _OF_COCO_ANNOTATIONS and not has_paths:
-        raise PackError(
-            f"{manifest.table} is a list of COCO's annotations (image_id, category_id, bbox), and lacks "
-            'the images and categories. Pass the whole file, {"images": [...], "annotations": [...], '
-            '"categories": [...]}'
-        )
-
-
 def list_manifest(
     path: SourcePath,
     kind: str,
@@ -178,6 +167,24 @@ def list_manifest(
         more = _compare_with_training(path, kind, class_columns, listing, options)
         listing = add_assumptions(listing, more)
     return listing
+
+
+def _refuse_coco_annotations(manifest: Manifest) -> None:
+    """Raises PackError if the rows are the annotations of a COCO file, without its images.
+
+    There an image is named by a number. A table in which it is a text is another one.
+    """
+    image_ids = manifest.summaries.get("image_id")
+    is_coco = manifest.summaries.keys() >= _OF_COCO_ANNOTATIONS
+    if not is_coco or not manifest.is_typed or not (image_ids and image_ids.is_numeric):
+        return
+    if any(values.are_pictures for values in manifest.summaries.values()):
+        return
+    raise PackError(
+        f"{manifest.table} is a list of COCO's annotations (image_id, category_id, bbox), and lacks "
+        'the images and categories. Pass the whole file, {"images": [...], "annotations": [...], '
+        '"categories": [...]}'
+    )
 
 
 def _rows_of_other_tables(
