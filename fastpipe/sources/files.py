@@ -6,7 +6,7 @@ import errno
 import io
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
@@ -20,6 +20,7 @@ from fastpipe.dataset.format.open_file import (
     read_at,
     state_of,
 )
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import ConfigError, PackError, did_you_mean_path, readable
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
@@ -233,6 +234,15 @@ def lies_in_left_behind(path: str) -> bool:
     if name and is_left_behind(name):
         return True
     return bool(folder) and _is_folder_left_behind(folder)
+
+
+def stray_images(paths: Iterable[str]) -> list[str]:
+    """The images among files that are not packed, without those that systems leave behind."""
+    images = []
+    for path in paths:
+        if is_picture(path) and not lies_in_left_behind(path):
+            images.append(path)
+    return images
 
 
 @lru_cache(1024)  # a million files lie in a few folders

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import format_count, in_one_line, readable
+from fastpipe.sources.files import stray_images
 from fastpipe.sources.listing import Assumption
 
 _LOG = logging.getLogger("fastpipe.pack")
@@ -57,7 +57,7 @@ def log_rejected(
 
 def log_stray(source: object, stray: Iterable[str]) -> None:
     """Logs how many images were left out because the source gives them no class or row."""
-    images = [name for name in stray if is_picture(name)]
+    images = stray_images(stray)
     if not images:
         return
     verb = "is" if len(images) == 1 else "are"

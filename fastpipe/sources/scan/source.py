@@ -13,10 +13,9 @@ from pathlib import Path
 from fastpipe.dataset.format.description import is_dataset
 from fastpipe.dataset.format.folder import why_no_dataset
 from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
-from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.sources.file_formats import format_of
-from fastpipe.sources.files import Names, names_in
+from fastpipe.sources.files import Names, names_in, stray_images
 from fastpipe.sources.folders.splits import (
     SplitsError,
     first_paths,
@@ -88,14 +87,14 @@ class UnpackedSource:
             raise _splits_error(self.path, problem) from problem
         for assumption in listing.assumed:
             _LOG.warning("%s: assumed %s", self.root, assumption.text)
-        stray_images = [name for name in listing.stray if is_picture(name)]
-        if stray_images:
+        images = stray_images(listing.stray)
+        if images:
             _LOG.warning(
                 "%s: %d images beside the class folders are left out, such as %s; move them into "
                 "a class folder",
                 self.root,
-                len(stray_images),
-                stray_images[0],
+                len(images),
+                images[0],
             )
         return listing
 

@@ -13,13 +13,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import first_names, format_count, readable
 from fastpipe.machine.progress import show_progress
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.summary import Summary
-from fastpipe.sources.files import is_left_behind
+from fastpipe.sources.files import is_left_behind, stray_images
 from fastpipe.sources.listing import Assumption
 from fastpipe.tools.cli.console import out, print_indented
 from fastpipe.tools.cli.inspect_tables import describe_boxes
@@ -196,7 +195,7 @@ def _add_left_out(table: Table, summary: Summary, *, is_folder: bool) -> None:
         files = format_count(len(not_packed), "file")
         names = _list_names(not_packed)
         text = f"{files}: {names}"
-        has_images = any(map(is_picture, not_packed))
+        has_images = bool(stray_images(summary.stray))
         if has_images and is_folder and summary.info["classes"]:
             text = f"{files} beside the class folders: {names}; move images into a class folder"
         elif has_images and not is_folder:
