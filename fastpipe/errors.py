@@ -304,13 +304,16 @@ def did_you_mean_path(path: Path) -> str:
     return f"; did you mean {readable(candidate)}?"
 
 
-def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
-    """Checks one of a few words."""
+def choice(
+    name: str, value: object, choices: tuple[str, ...], *, hint: str = ""
+) -> str:
+    """Checks one of a few words; the hint ends the message if it is none of them."""
     if value not in choices:
+        hint = f"; {hint}" if hint else ""
         *first, last = map(repr, choices)
         expected = f"{', '.join(first)} or {last}" if first else last
         raise ConfigError(
-            f"expected {expected}, got {value!r}{did_you_mean(value, choices)}",
+            f"expected {expected}, got {value!r}{did_you_mean(value, choices)}{hint}",
             option=name,
         )
     return str(value)

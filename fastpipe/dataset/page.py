@@ -61,7 +61,7 @@ def _figures(data: BaseDataset) -> Iterator[str]:
     with pictures.fetched(numbers):
         for position, record in enumerate(records):
             if not has_images(record):
-                continue  # it has no image
+                continue
             width = int(record["width"])
             height = int(record["height"])
             size = _shown_size(width, height)

@@ -57,9 +57,8 @@ class StagedBatch:
     """A batch whose way to the device is queued."""
 
     batch: Batch  # for the loop, to be used after `ready` only
-    images: tuple[
-        Any, ...
-    ]  # by view: a tensor, or a list of tensors with sizes of their own
+    # By view: a tensor, or a list of tensors with sizes of their own.
+    images: tuple[Any, ...]
     labels: torch.Tensor
     valid: torch.Tensor
     # One tensor in each piece of memory that the batch uses.

@@ -66,6 +66,7 @@ _SEED_HINT = (
     "the same seed gives the same batches; the default is 0. For other batches in each run: "
     "seed=torch.initial_seed()"
 )
+_ON_ERROR_HINT = "'replace' puts another sample in the place of one that cannot be decoded, and counts it"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
@@ -223,12 +224,7 @@ def loader(
     )
     flag("exact", exact)
     flag("verify", verify)
-    if on_error in ("skip", "ignore", "warn"):
-        raise ConfigError(
-            f"on_error: expected 'raise' or 'replace', got {on_error!r}; 'replace' puts another sample "
-            "in the place of one that cannot be decoded, and counts it"
-        )
-    choice("on_error", on_error, ("raise", "replace"))
+    choice("on_error", on_error, ("raise", "replace"), hint=_ON_ERROR_HINT)
     stall_s = positive("stall_timeout", stall_timeout)
     notices.warn_bound_process()
     if prepare is not None and not callable(prepare):
@@ -251,8 +247,8 @@ def loader(
     whole_images = parse_whole_images(size, size_choices, crop)
     buckets = whole_images if isinstance(whole_images, Buckets) else None
     sizes = None
-    if isinstance(whole_images, Buckets):
-        height_width = whole_images.largest
+    if buckets is not None:
+        height_width = buckets.largest
     elif whole_images is not None:
         height_width = (1, 1)  # not used: each row has a size of its own
     else:

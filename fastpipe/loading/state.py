@@ -118,6 +118,15 @@ def _parse_epoch(state: Mapping[str, Any]) -> int:
     return whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
 
 
+def _describe_change(name: str, before: object, after: object) -> str:
+    if name == "samples":
+        selection = _describe_selection(before)
+        return (
+            f"it read {selection}, and this loader reads {_describe_selection(after)}"
+        )
+    return f"{name} was {before!r} and is now {after!r}{_OPTIONS.get(name, '')}"
+
+
 def _describe_selection(selection: object) -> str:
     """The samples that select, only, take and fold leave: "COUNT HASH", or None for all of them."""
     if selection is None:
@@ -142,16 +151,7 @@ def parse_position(
         before = order.get(name)
         after = current.get(name)
         if before != after:
-            if name == "samples":
-                before_in_words = _describe_selection(before)
-                after_in_words = _describe_selection(after)
-                changes.append(
-                    f"it read {before_in_words}, and this loader reads {after_in_words}"
-                )
-                continue
-            changes.append(
-                f"{name} was {before!r} and is now {after!r}{_OPTIONS.get(name, '')}"
-            )
+            changes.append(_describe_change(name, before, after))
     if changes:
         raise ConfigError(
             "load_state_dict: the state belongs to another order of the samples: "

@@ -15,6 +15,7 @@ from fastpipe.arguments import by_single_name, refuse
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import SAMPLE_FIELDS
 from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.opening import as_dataset
 from fastpipe.errors import ConfigError, DatasetError, PackError, whole
 from fastpipe.loading.factory import loader as make_loader
@@ -181,7 +182,12 @@ def _names_of(dataset: Dataset, count: int) -> Iterator[tuple[str, int | None]]:
     keys = dataset["key"][:count]
     labels = dataset["label"][:count]
     for key, label in zip(keys, labels.tolist(), strict=True):
-        yield str(key), label if label >= 0 else None
+        yield str(key), _as_given(label)
+
+
+def _as_given(label: int) -> int | None:
+    """A label as the Writer takes it."""
+    return None if label == NO_LABEL else label
 
 
 def _encoded(
@@ -215,7 +221,7 @@ def _encoded(
                     sample[name] = _value(batch[name][place], dataset.fields[name])
                 sample[field] = rows[place]
                 sample["key"] = batch["key"][place]
-                sample["label"] = labels[place] if labels[place] >= 0 else None
+                sample["label"] = _as_given(labels[place])
                 yield sample
 
 

@@ -18,9 +18,8 @@ from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, BaseCrop
 _NEAREST = 1e-5
 _LEAST_SCALE = _NEAREST / 10
 _MOST_SCALE = 100.0
-_MAX_SIDE = (
-    65535  # of a row, in pixels; only images more elongated than 200:1 would get longer
-)
+# Of a row, in pixels. Only images more elongated than 200:1 would get longer.
+_MAX_SIDE = 65535
 
 
 @refusing_unknown_fields("fastpipe.Native")

@@ -280,10 +280,7 @@ def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, 
     with the same are sorted by path.
     """
     if shuffle:
-        return lambda source: (
-            xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed),
-            source.path,
-        )
+        return lambda source: (_hash_of_path(source, seed), source.path)
     return lambda source: (source.label, source.path)
 
 
@@ -297,9 +294,11 @@ def sort_for_packing(sources: list[Source], seed: int, *, shuffle: bool) -> None
     if not shuffle:
         sources.sort(key=attrgetter("label"))
         return
-    sources.sort(
-        key=lambda source: xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed)
-    )
+    sources.sort(key=lambda source: _hash_of_path(source, seed))
+
+
+def _hash_of_path(source: Source, seed: int) -> int:
+    return xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed)
 
 
 def replace_sources(

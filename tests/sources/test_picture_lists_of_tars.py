@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-import tarfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.sources.pack_sources import jpeg_bytes
+from support.sources.tars import write_tar
 
 import fastpipe
-
-
-def write_tar(path: Path, members: Mapping[str, bytes]) -> Path:
-    with tarfile.open(path, "w") as tar:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return path
 
 
 def packed(source: Path, **options: Any) -> fastpipe.Dataset:

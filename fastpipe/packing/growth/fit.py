@@ -71,6 +71,25 @@ def assumed_of_new_classes(index: PackedIndex, listing: Listing) -> list[Assumpt
     return assumed
 
 
+def assumed_of_missing_labels(index: PackedIndex, listing: Listing) -> list[Assumption]:
+    """Says that new samples have no label, where all samples of the dataset have one."""
+    if not index.classes or sum(index.class_counts) != len(index):
+        return []
+    unlabelled = [source for source in listing.sources if source.label == NO_LABEL]
+    if not unlabelled:
+        return []
+    samples = format_count(len(unlabelled), "new sample")
+    verb = "has" if len(unlabelled) == 1 else "have"
+    return [
+        Assumption(
+            f"labels: {samples} {verb} none (label -1), such as {readable(unlabelled[0].path)}, though "
+            f"all {len(index):,} samples of {index.path} have one. If {readable(listing.root)} is the "
+            "folder of one class, remove these samples again (fastpipe remove), and add the folder "
+            "around it"
+        )
+    ]
+
+
 def merge_fields(listing: Listing, index: PackedIndex) -> list[SourceField]:
     """The fields of the next version. PackError: the sources have other fields."""
     new_fields = {field.name: field for field in listing.fields}
@@ -113,22 +132,3 @@ def _merge_field(
         )
     longer_names = max(old.names, new.names, key=len)
     return new._replace(names=longer_names, flip_pairs=flip_pairs)
-
-
-def assumed_of_missing_labels(index: PackedIndex, listing: Listing) -> list[Assumption]:
-    """Says that new samples have no label, where all samples of the dataset have one."""
-    if not index.classes or sum(index.class_counts) != len(index):
-        return []
-    unlabelled = [source for source in listing.sources if source.label == NO_LABEL]
-    if not unlabelled:
-        return []
-    samples = format_count(len(unlabelled), "new sample")
-    verb = "has" if len(unlabelled) == 1 else "have"
-    return [
-        Assumption(
-            f"labels: {samples} {verb} none (label -1), such as {readable(unlabelled[0].path)}, though "
-            f"all {len(index):,} samples of {index.path} have one. If {readable(listing.root)} is the "
-            "folder of one class, remove these samples again (fastpipe remove), and add the folder "
-            "around it"
-        )
-    ]

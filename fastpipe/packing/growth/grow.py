@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -42,6 +41,7 @@ from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Assumption, Listing, Source, SourceField
 from fastpipe.sources.member_fields import field_of_dataset
+from fastpipe.sources.tables.rows import is_row_name
 from fastpipe.sources.tables.tables import TableListing
 
 
@@ -258,10 +258,6 @@ def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grow
         )
 
 
-# The name of a row in a table, such as train.json/000012.
-_PLACE_IN_TABLE = re.compile(r"\.[a-z]+/[0-9]{6,}(#[0-9]+)?$")
-
-
 class ComparedSources(NamedTuple):
     """Sources beside a dataset.
 
@@ -326,7 +322,7 @@ def _refuse_names_by_place(listing: Listing) -> None:
     row, others would get their names.
     """
     for source in listing.sources:
-        if not source.has_image and _PLACE_IN_TABLE.search(source.path):
+        if not source.has_image and is_row_name(source.path):
             raise PackError(
                 f"{readable(str(listing.root))}: samples without an image are known by their id, and "
                 f"{readable(source.path)} has none. Give each row of the table an id of its own, in "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -98,9 +99,16 @@ def list_rows(
 
     assumptions = list(assumed)
     options = options or SourceOptions()
-    lister = _RowLister(
-        image_root, fields, place, classes, options, has_first_label=has_first_label
+    begin_list = partial(
+        _RowLister,
+        image_root,
+        fields,
+        place,
+        classes,
+        options,
+        has_first_label=has_first_label,
     )
+    lister = begin_list()
     lister.add_rows(rows)
     elsewhere = None
     # Where not a single file is in its place, the paths are meant from another folder.
@@ -110,14 +118,7 @@ def list_rows(
             lister.check_lists_have_files(table)
         else:
             # The lister has a source with a problem for each row. Another one begins anew.
-            lister = _RowLister(
-                image_root,
-                fields,
-                place,
-                classes,
-                options,
-                has_first_label=has_first_label,
-            )
+            lister = begin_list()
             lister.add_rows(_moved_rows(rows, elsewhere, fields))
             assumptions.append(elsewhere.assumption)
     assumptions += lister.assumed()

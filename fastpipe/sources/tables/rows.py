@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from fastpipe.sources.tables.column_kinds import NO_LABELS
 from fastpipe.sources.tables.conversations import describe_miscount
 from fastpipe.sources.tables.row_paths import describe_wrong_path
 from fastpipe.sources.tables.split_column import SplitColumn
+
+_ROW_NAME = re.compile(r"\.[a-z]+/[0-9]{6,}(#[0-9]+)?$")
 
 
 class Row(NamedTuple):
@@ -45,6 +48,11 @@ def row_name(file: str, number: int) -> str:
     return f"{file}/{number:06d}"
 
 
+def is_row_name(name: str) -> bool:
+    """Whether `row_name` has given a sample its name; #2 and the like may stand behind it."""
+    return _ROW_NAME.search(name) is not None
+
+
 def rows_of(
     rows: Iterable[Row],
     columns: ColumnChoice,
@@ -62,6 +70,7 @@ def rows_of(
         numbered: whether the texts of labels are numbers.
         split: the split that is packed; None for all rows.
     """
+    lists = [field.name for field in columns.fields if field.kind == "images"]
     for row in rows:
         path: Any = ""
         problem = row.problem
@@ -89,7 +98,6 @@ def rows_of(
             except ImageError as error:
                 problem = f"field {field.name}: {error}"
         if not columns.image and problem is None:
-            lists = [field.name for field in columns.fields if field.kind == "images"]
             problem = describe_miscount(values, lists)
         name = ""
         if columns.name:
