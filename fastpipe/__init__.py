@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from fastpipe.plan.crops import RandomResizedCrop as RandomResizedCrop
     from fastpipe.plan.crops import Resize as Resize
     from fastpipe.plan.crops import TenCrop as TenCrop
+    from fastpipe.plan.maps import Maps as Maps
     from fastpipe.plan.native import Native as Native
     from fastpipe.plan.picture_lists import Images as Images
     from fastpipe.plan.placed import Boxes as Boxes
@@ -94,6 +95,7 @@ _NAMES = {
     "packing.writer": "Writer",
     "plan.arrays": "Arrays",
     "plan.buckets": "Buckets",
+    "plan.maps": "Maps",
     "plan.native": "Native",
     "plan.crops": "CenterCrop FiveCrop Letterbox RandomCrop RandomResizedCrop Resize TenCrop",
     "plan.picture_lists": "Images",

@@ -66,6 +66,7 @@ struct RowWorker::GiveBack {
     worker->stored_.give_back();
     worker->decoder_.give_back();
     worker->mask_.give_back();
+    worker->map_.give_back();
     for (Crop& crop : worker->crops_) crop.give_back();
   }
 };
@@ -165,6 +166,7 @@ Status RowWorker::fill(const File& file, RowCounters* counters, StageFlag* stage
   const RowTask& task = *crops_.front().task;
   const RowOptions& options = crops_.front().options;
   if (options.copied) return copy(file, crops_.front(), counters);
+  if (options.is_map()) return fill_map(file, crops_.front(), counters);
   const bool verify = options.verify && task.xxh3_64 != 0;  // 0: what is not packed has no hash
   const bool in_parts = task.coefficients != 0 && !verify;
   Status status =
@@ -281,6 +283,42 @@ Status RowWorker::copy(const File& file, const Crop& crop, RowCounters* counters
   }
   counters->bytes = task.size;
   counters->read_ns += now_ns() - started;
+  return status;
+}
+
+// Reads the whole map to check its hash, or the rows that the crop needs.
+Status RowWorker::fill_map(const File& file, const Crop& crop, RowCounters* counters) {
+  const std::uint64_t started = now_ns();
+  const RowTask& task = *crop.task;
+  const RowOptions& options = crop.options;
+  Status status = check_crop(task, options.padding.mode);
+  if (!status.ok()) return status;
+  Rect needed;
+  if (!map_.plan(box_of(task), bounds_of(task), crop.out.size, task.flip != 0, options.resampling, options.padding,
+                 options.map, &needed)) {
+    return bad_crop(task);
+  }
+
+  const std::uint32_t row_bytes =
+      static_cast<std::uint32_t>(task.width) * static_cast<std::uint32_t>(options.map.bytes());
+  const std::uint32_t first = task.skip + static_cast<std::uint32_t>(needed.y) * row_bytes;
+  const std::uint8_t* rows = nullptr;
+  if (options.verify && task.xxh3_64 != 0) {
+    status = stored_.read(file, task.offset, task.size);
+    if (status.ok()) status = stored_.check(task.xxh3_64);
+    rows = stored_.data() + first;
+  } else if (needed.height > 0) {
+    status = file.check(task.offset, task.size);
+    const std::uint32_t size = static_cast<std::uint32_t>(needed.height) * row_bytes;
+    if (status.ok()) status = stored_.read(file, task.offset + first, size);
+    rows = stored_.data();
+  }
+  if (!status.ok()) return status;
+  counters->bytes = stored_.bytes_read();
+  const std::uint64_t read = now_ns();
+  counters->read_ns += read - started;
+  map_.fill(rows, task.width, crop.out);
+  counters->resize_ns = now_ns() - read;
   return status;
 }
 

@@ -9,6 +9,7 @@
 #include "base/image.h"
 #include "base/status.h"
 #include "engine/activity.h"
+#include "engine/map_row.h"
 #include "engine/mask_row.h"
 #include "engine/stored_bytes.h"
 #include "io/file.h"
@@ -28,7 +29,7 @@ struct RowTask {
   std::uint32_t size;      // of the picture, in bytes
   std::uint32_t shard;
   std::uint32_t out_row;  // which picture of the slot; of an array the first of its rows. Note [rows of own sizes]
-  std::uint32_t skip;     // bytes at the start of an array's file, its header, that are not copied
+  std::uint32_t skip;     // bytes at the start of an array's or a map's file, its header, that are not numbers
   std::uint16_t width;    // of the whole picture, as the index has it
   std::uint16_t height;
   std::uint16_t out_width;  // of the row; 0: the slot's
@@ -44,11 +45,15 @@ struct RowOptions {
   int id_bytes = 0;     // 1 or 4: rows are a mask's ids, of which none is made up; 0: they are pictures
   bool copied = false;  // rows are bytes of an array, and no picture
   PixelForm form = {};  // of pictures
+  MapForm map = {};     // of maps; where it has channels, rows are maps
   Resampling resampling = {};
   Padding padding = {};
 
+  bool is_map() const { return map.channels > 0; }
+
   int pixel_bytes() const {
     if (copied) return 1;
+    if (is_map()) return map.bytes();
     return id_bytes > 0 ? id_bytes : form.bytes();
   }
 };
@@ -136,6 +141,7 @@ class RowWorker {
   Status decode(Crop* crop, RowCounters* counters, StageFlag* stage);
   void count_decode(std::uint64_t ns, RowCounters* counters);
   Status fill_mask(const Crop& crop, RowCounters* counters);
+  Status fill_map(const File& file, const Crop& crop, RowCounters* counters);
   // An array, which may fill several rows.
   Status copy(const File& file, const Crop& crop, RowCounters* counters);
 
@@ -143,6 +149,7 @@ class RowWorker {
   StoredBytes stored_;
   PictureDecoder decoder_;
   MaskRow mask_;
+  MapRow map_;
   std::vector<Crop> crops_;  // the first crop_count_ are at hand; the others wait with their memory
   std::size_t crop_count_ = 0;
   std::vector<CropRows> together_;

@@ -118,9 +118,9 @@ class PyJob {
     for (const auto& [array, exact, rendering] : views) {
       images_.push_back(array);
       RowOptions options = {exact, verify};
-      fill_as(array, &options);
-      if ((options.id_bytes > 0 || options.copied) && count > 1) {
-        throw py::value_error("views: masks and arrays have one crop");
+      fill_as(array, rendering, &options);
+      if ((options.id_bytes > 0 || options.copied || options.is_map()) && count > 1) {
+        throw py::value_error("views: masks, maps and arrays have one crop");
       }
       slots.push_back(slot_of(images_.back(), options, rendering));
     }
@@ -130,6 +130,7 @@ class PyJob {
       const RowTask &task = list[i], &first = list[i - i % count];
       const py::array& rows = images_[i % count];
       check_place(task, rows);
+      check_map(task, slots[i % count].options);
       if (slots[i % count].options.copied && !has_place(task, rows)) {
         throw py::value_error("tasks: an array has no place in its rows");
       }

@@ -89,7 +89,7 @@ class PyShard {
     const Size out = {static_cast<int>(images.shape(2)), static_cast<int>(images.shape(1))};
     if (out.width < 1 || out.height < 1) throw py::value_error("images: height and width must be at least 1");
     RowOptions options = {exact, false};
-    fill_as(images, &options);
+    fill_as(images, rendering, &options);
     render_as(rendering, &options);
     auto* const rows = static_cast<std::uint8_t*>(images.mutable_data());  // throws if not writable
     RowWorker& worker = this_threads_worker();
@@ -97,6 +97,7 @@ class PyShard {
     for (py::ssize_t i = 0; i < tasks.size() && status.ok(); ++i) {
       const RowTask task = tasks.data()[i];
       check_place(task, images);
+      check_map(task, options);
       const PixelSpan row = row_of(rows, out, options.pixel_bytes(), task);
       without_gil([&] { status = filled(&worker, task, options, row); });
     }

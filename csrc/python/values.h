@@ -68,9 +68,39 @@ inline py::array new_image(int height, int width, PixelForm form) {
   return form.bits == 16 ? py::array(py::array_t<std::uint16_t>(shape)) : py::array(py::array_t<std::uint8_t>(shape));
 }
 
+// One of some words, by its place among them.
+template <typename Choice, std::size_t kCount>
+Choice choice_of(const char* name, const std::string& word, const std::array<const char*, kCount>& words) {
+  std::string expected;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (word == words[i]) return static_cast<Choice>(i);
+    expected.append(i == 0 ? "" : i + 1 < kCount ? ", " : " or ").append(words[i]);
+  }
+  throw py::value_error(std::string(name) + ": expected " + expected + ", got " + word);
+}
+
+// Rows of maps, whose keywords are those of `map`; `images` is (rows, height, width, channels).
+inline void fill_as_map(const py::array& images, const py::dict& map, RowOptions* options) {
+  constexpr std::array<const char*, 4> kNumbers = {"float16", "float32", "uint8", "uint16"};
+  constexpr py::ssize_t kMostChannels = 4096;
+  MapForm& form = options->map;
+  form.number = choice_of<MapNumber>("map", map["dtype"].cast<std::string>(), kNumbers);
+  if (images.ndim() != 4 || (images.flags() & py::array::c_style) == 0 || images.itemsize() != form.number_bytes() ||
+      images.shape(3) < 1 || images.shape(3) > kMostChannels) {
+    throw py::value_error("images: expected maps, a C-contiguous array of their dtype (rows, height, width, channels)");
+  }
+  form.channels = static_cast<int>(images.shape(3));
+  if (!map["invalid"].is_none()) form.invalid = map["invalid"].cast<float>();
+  for (const int channel : map["negated"].cast<std::vector<int>>()) {
+    if (channel < 0 || channel >= std::min(form.channels, 64)) throw py::value_error("map: negated lacks its channel");
+    form.negated |= std::uint64_t{1} << channel;
+  }
+}
+
 // What the rows of an array are filled with, by its dimensions: pictures (rows, height, width, channels), masks (rows,
 // height, width), or bytes of arrays (rows, bytes).
-inline void fill_as(const py::array& images, RowOptions* options) {
+inline void fill_as(const py::array& images, const py::dict& rendering, RowOptions* options) {
+  if (rendering.contains("map")) return fill_as_map(images, rendering["map"], options);
   if (images.ndim() == 2) {
     if (!py::isinstance<Pixels>(images) || (images.flags() & py::array::c_style) == 0 ||
         images.shape(1) > std::numeric_limits<int>::max()) {
@@ -102,6 +132,14 @@ inline void check_place(const RowTask& task, const py::array& images) {
   if (task.out_row + rows > images.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
 }
 
+// Refuses a map that has not the bytes of its size.
+inline void check_map(const RowTask& task, const RowOptions& options) {
+  const std::uint64_t pixels = static_cast<std::uint64_t>(task.width) * task.height;
+  if (options.is_map() && pixels * static_cast<std::uint64_t>(options.map.bytes()) + task.skip != task.size) {
+    throw py::value_error("tasks: a map has other bytes than its size says");
+  }
+}
+
 // Numbers, one for each channel -> the bytes of a pixel.
 inline std::array<std::uint8_t, 8> fill_of(const std::vector<std::uint16_t>& numbers, PixelForm form) {
   std::array<std::uint8_t, 8> bytes = {};
@@ -121,17 +159,6 @@ inline std::array<std::uint8_t, 8> fill_of(const std::vector<std::uint16_t>& num
   return bytes;
 }
 
-// One of some words, by its place among them.
-template <typename Choice, std::size_t kCount>
-Choice choice_of(const char* name, const std::string& word, const std::array<const char*, kCount>& words) {
-  std::string expected;
-  for (std::size_t i = 0; i < kCount; ++i) {
-    if (word == words[i]) return static_cast<Choice>(i);
-    expected.append(i == 0 ? "" : i + 1 < kCount ? ", " : " or ").append(words[i]);
-  }
-  throw py::value_error(std::string(name) + ": expected " + expected + ", got " + word);
-}
-
 // Sets how pixels are made, from keywords of those names. The form is known.
 inline void render_as(const py::dict& rendering, RowOptions* options) {
   constexpr std::array<const char*, 3> kInterpolations = {"bilinear", "bicubic", "nearest"};
@@ -146,10 +173,12 @@ inline void render_as(const py::dict& rendering, RowOptions* options) {
     } else if (name == "padding_mode") {
       options->padding.mode = choice_of<PaddingMode>("padding_mode", value.cast<std::string>(), kModes);
     } else if (name == "fill") {
-      if (options->id_bytes == 0)
+      if (options->id_bytes == 0 && !options->is_map())
         options->padding.fill = fill_of(value.cast<std::vector<std::uint16_t>>(), options->form);
     } else if (name == "mask_fill") {
       options->padding.mask_fill = value.cast<std::int32_t>();
+    } else if (name == "map") {
+      continue;  // fill_as has taken it
     } else {
       throw py::type_error("unexpected keyword " + name);
     }

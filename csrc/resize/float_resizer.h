@@ -11,13 +11,7 @@
 
 namespace fastpipe {
 
-// As Resizer, for samples of 16 bits, and not for nearest.
-//
-// Note [float arithmetic]
-// torch resizes across first, then down, and rounds nothing in between. Its compiled code adds an output's first
-// product to those of the next four inputs, and so on, each product rounded before it is added; those of the last one
-// to three inputs are added without being rounded (fused). A sum of float32 depends on this, so it is done in the same
-// way here: the result is the same number, and the same on every machine.
+// As Resizer, for samples of 16 bits, and not for nearest. Note [float arithmetic]
 class FloatResizer {
  public:
   Rect plan(const Box& box, const Rect& bounds, Size out, bool flip, Resampling resampling, int channels);

@@ -17,6 +17,7 @@ from fastpipe.dataset.format.columns import Ragged, row_of_values
 from fastpipe.dataset.format.fields import PICTURE_KINDS, Field
 from fastpipe.dataset.format.pixel_form import PixelForm, has_images
 from fastpipe.dataset.format.source_paths import SourcePaths
+from fastpipe.dataset.maps import MapReader, fit_maps
 from fastpipe.dataset.picture_lists import PictureListReader
 from fastpipe.errors import ConfigError
 from fastpipe.plan.arrays import Arrays
@@ -24,6 +25,7 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import ColumnReader
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.host_batch import HostFields, Places
+from fastpipe.plan.maps import Maps
 from fastpipe.plan.native import WholeImages
 from fastpipe.plan.picture_lists import Images
 from fastpipe.plan.placed import (
@@ -48,16 +50,17 @@ CROP_FIELDS = ("crop_box", "mirrored", "original_size")
 # The kinds of fields that may have texts.
 _TEXT_KINDS = ("text", "json")
 # The options of the other kinds of fields that have any.
-_OPTION_TYPES: dict[str, type[Boxes | Points | Arrays | Images]] = {
+_OPTION_TYPES: dict[str, type[Boxes | Points | Arrays | Images | Maps]] = {
     "boxes": Boxes,
     "keypoints": Points,
     "array": Arrays,
     "images": Images,
+    "map": Maps,
 }
 # Entries of a batch that is mixed: the row that is mixed in, and its share.
 MIXING_FIELDS = ("mix_index", "mix_lam")
 # The name of a field, or its options.
-FieldRequest = str | Boxes | Points | Arrays | Images | Text
+FieldRequest = str | Boxes | Points | Arrays | Images | Maps | Text
 
 
 def field_name(request: FieldRequest) -> str:
@@ -91,7 +94,7 @@ def parse_fields(
     Returns:
         By key of a batch, in order, the field: as Boxes where these are boxes; as Points, with the
         pairs of the field itself where the user gives none; as Arrays, with their form; as Images; as
-        Text; else its name.
+        Maps, with their interpolation; as Text; else its name.
 
     Raises:
         ConfigError: `fields` is wrong.
@@ -109,7 +112,7 @@ def parse_fields(
                 f"fields: expected texts as the keys of a batch, got {key!r} in {fields!r}"
             )
         name: Any = value  # as the user wrote it, so it may not be a text
-        if isinstance(value, (Boxes, Points, Arrays, Images, Text)):
+        if isinstance(value, (Boxes, Points, Arrays, Images, Maps, Text)):
             name = value.name
         if name not in known:
             raise ConfigError(
@@ -154,10 +157,11 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
 def _with_options(request: Any, field: Field | None) -> FieldRequest:
     """A field as a user asks for it -> its options, where its kind has any; else its name.
 
-    The name alone of boxes, keypoints, arrays or lists of pictures stands for their default options.
+    The name alone of boxes, keypoints, arrays, maps or lists of pictures stands for their default
+    options.
 
     Args:
-        request: the name of the field, or Boxes, Points, Arrays, Images or Text.
+        request: the name of the field, or Boxes, Points, Arrays, Images, Maps or Text.
         field: None for an entry that every sample has, such as "key".
 
     Raises:
@@ -180,6 +184,8 @@ def _with_options(request: Any, field: Field | None) -> FieldRequest:
         raise _other_kind_error(request, f"a field of {field.kind}")
     if isinstance(request, Arrays):
         return fit_arrays(request, field)
+    if isinstance(request, Maps):
+        return fit_maps(request, field)
     if isinstance(request, Points):
         return _with_flip_pairs(request, field)
     assert isinstance(request, (Boxes, Images))
@@ -231,14 +237,15 @@ def sample_fields(data: BaseDataset, fields: object) -> dict[str, FieldRequest]:
 
 
 def check_mirrored(chosen: Iterable[FieldRequest], mirroring: str) -> None:
-    """Refuses points whose names would be wrong in mirrored images.
+    """Refuses points and directions that would be wrong in mirrored images.
 
     Args:
         chosen: the fields.
         mirroring: the option that mirrors images; "": none does.
 
     Raises:
-        ConfigError: there are points without flip_pairs, and images are mirrored.
+        ConfigError: there are points without flip_pairs, or maps that may have directions and are
+            without flip_signs, and images are mirrored.
     """
     if not mirroring:
         return
@@ -250,6 +257,13 @@ def check_mirrored(chosen: Iterable[FieldRequest], mirroring: str) -> None:
                 f"would become a right eye. Pass fastpipe.Points({request.name!r}, "
                 "flip_pairs=[(1, 2), ...]), the numbers of the points that change places; "
                 f"flip_pairs=[] if there are none; or {way_out}"
+            )
+        if isinstance(request, Maps) and request.flip_signs is None:
+            raise ConfigError(
+                f"fields: {request.name!r} has maps of two or three channels of floats, and "
+                f"{mirroring} mirrors images: optical flow to the left would have to become flow to "
+                f"the right. Pass fastpipe.Maps({request.name!r}, flip_signs=(0,)), the channels "
+                f"that change their signs; flip_signs=() if there are none; or {way_out}"
             )
 
 
@@ -284,13 +298,14 @@ class FieldReader:
             for entry in list_batch_keys(name, request, data):
                 self.keys[key + entry.removeprefix(name)] = entry
 
-        # The columns by name, in five groups: numbers and texts; boxes and points; the records of
-        # masks and second pictures; those of arrays; those of lists of pictures.
+        # The columns by name, in six groups: numbers and texts; boxes and points; the records of
+        # masks and second pictures; those of arrays; of lists of pictures; of maps.
         self._plain: dict[str, ColumnReader] = {}
         self._placed: dict[str, ColumnReader] = {}
         self.pictures: dict[str, ColumnReader] = {}
         self.arrays: dict[str, ArrayReader] = {}
         self.picture_lists: dict[str, PictureListReader] = {}
+        self.maps: dict[str, MapReader] = {}
         # By name of the plain columns whose values are sets of classes, the number of classes.
         self._class_counts: dict[str, int] = {}
         self.masks: set[str] = set()  # the names of the pictures that are masks
@@ -322,6 +337,10 @@ class FieldReader:
                 request = self.options[name]
                 assert isinstance(request, Images)
                 self.picture_lists[name] = PictureListReader(request, column)
+            elif field.kind == "map":
+                request = self.options[name]
+                assert isinstance(request, Maps)
+                self.maps[name] = MapReader(field, request, column)
             else:
                 self._plain[name] = column
             if field.kind == "mask":
@@ -351,10 +370,11 @@ class FieldReader:
                 boxes[name] = request
         values = HostFields(
             self.keys,
-            tuple(self.pictures),
+            (*self.pictures, *self.maps),
             tuple(self.arrays),
             tuple(self.picture_lists),
             boxes,
+            maps={name: reader.form for name, reader in self.maps.items()},
         )
         if self._source_paths is not None:
             values.lists["key"] = self._source_paths.of(plan.samples, plan.records)
@@ -441,13 +461,16 @@ class FieldReader:
         return places
 
     def slots(self, plan: BatchPlan) -> dict[str, NDArray[Any]]:
-        """Memory for the masks and second pictures of a batch; see Note [entries of views]."""
+        """Memory for the masks, second pictures and maps of a batch; see Note [entries of views]."""
         slots: dict[str, NDArray[Any]] = {}
         for name, (pixel_shape, dtype) in self._pixels.items():
             for number, view in enumerate(plan.views):
                 # (rows, height, width) or (rows, height, width, channels); see Crops.slot_shape
                 shape = (*view.crops.slot_shape(), *pixel_shape)
                 slots[f"{number}.{name}"] = np.empty(shape, dtype)
+        for name, reader in self.maps.items():
+            for number, view in enumerate(plan.views):
+                slots[f"{number}.{name}"] = reader.slot(view)
         return slots
 
     def begin(
@@ -458,7 +481,7 @@ class FieldReader:
         exacts: Sequence[bool],
         rows: Int64s | None = None,
     ) -> Iterator[Job | FetchedJob]:
-        """Lets the engine make the masks and second pictures of a batch.
+        """Lets the engine make the masks, second pictures and maps of a batch.
 
         Args:
             engine: of the loader.
@@ -477,6 +500,10 @@ class FieldReader:
                 yield engine.submit_field(
                     view.by_row(), records, slot, exact=exact, rows=rows
                 )
+        for name, reader in self.maps.items():
+            for number, view in enumerate(plan.views):
+                slot = slots[f"{number}.{name}"]
+                yield reader.begin(engine, view.by_row(), slot, rows)
 
 
 def _mask_dtype(column: ColumnReader, samples: int) -> DTypeLike:

@@ -28,6 +28,7 @@ from fastpipe.dataset.fields import (
 from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.fields import NO_IMAGE
 from fastpipe.dataset.format.pixel_form import has_images
+from fastpipe.dataset.maps import MapReader
 from fastpipe.dataset.picture_lists import PictureListReader
 from fastpipe.dataset.tensors import as_image, tv_tensor
 from fastpipe.dataset.transforms import adapt_transform
@@ -246,6 +247,9 @@ class SampleReader:
             is_mask = name in fields.masks
             records = column.take(plan.ids)
             makers[name] = partial(self._read_picture, plan, records, is_mask)
+        for name, map_reader in fields.maps.items():
+            map_records = map_reader.records_of(plan.ids)
+            makers[name] = partial(self._read_map, plan, map_reader, map_records)
         for name, reader in fields.arrays.items():
             array_records = reader.records_of(plan.ids)
             makers[name] = partial(self._read_array, plan, reader, array_records)
@@ -330,6 +334,30 @@ class SampleReader:
         return reader.read(
             self._pictures, sample, plan.records[position], array_records[position]
         )
+
+    def _read_map(
+        self,
+        plan: BatchPlan,
+        reader: MapReader,
+        map_records: NDArray[np.void],
+        position: int,
+    ) -> torch.Tensor:
+        """The map of a sample: (height, width), or (channels, height, width); of several crops
+        (K, ...).
+        """
+        record = plan.records[position]
+        map_record = map_records[position]
+        if self._cropping is None:
+            sample = int(plan.samples[position])
+            values = reader.read(self._pictures, sample, record, map_record)
+        else:
+            part = plan.part(position, position + 1)
+            size = self._cropping.size
+            values = reader.read_rows(self._pictures, part, size, map_record)
+        if reader.has_channels:
+            values = np.moveaxis(values, -1, -3)
+        # Of the kinds of tv_tensors that lie on an image, masks are resized by nearest.
+        return tv_tensor("Mask", values)
 
     def _read_pictures(
         self, plan: BatchPlan, reader: PictureListReader, ragged: Ragged, position: int

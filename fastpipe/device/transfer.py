@@ -404,9 +404,15 @@ class Transfer:
                 fill = batch.plan.views[view].crops.rendering.mask_fill
                 for name in field_names:
                     entry = f"field.{view}.{name}"
-                    tensors[entry] = augment.move_masks(
-                        tensors[entry], plan, plan_tensors, fill
-                    )
+                    if batch.fields is not None and name in batch.fields.maps:
+                        outside = batch.fields.maps[name].outside
+                        tensors[entry] = augment.move_maps(
+                            tensors[entry], plan, plan_tensors, outside
+                        )
+                    else:
+                        tensors[entry] = augment.move_masks(
+                            tensors[entry], plan, plan_tensors, fill
+                        )
             if rows_per_sample > 1:
                 images = images.view(-1, rows_per_sample, *images.shape[1:])
             views.append(images)

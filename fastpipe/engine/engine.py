@@ -26,6 +26,7 @@ from fastpipe.engine.tasks import (
     Tasks,
     array_tasks,
     field_tasks,
+    map_tasks,
     tasks_of,
 )
 from fastpipe.engine.watchdog import Activity
@@ -34,6 +35,7 @@ from fastpipe.machine.binding import unbound
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.maps import MapForm
 
 if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.engine.conversions import Conversions
@@ -214,6 +216,27 @@ class Engine:
         return self._begin(
             plan, tasks, slots, np.flatnonzero(~is_missing), is_field=True
         )
+
+    def submit_maps(
+        self,
+        plan: BatchPlan,
+        records: NDArray[np.void],
+        header_bytes: Int64s,
+        out: Pixels,
+        form: MapForm,
+        rows: Int64s | None = None,
+    ) -> Job | FetchedJob:
+        """Begins the maps of a batch; the first three arguments are those of map_tasks.
+
+        Args:
+            plan, records, header_bytes: of the rows.
+            out: (all rows, height, width, channels).
+            form: how the rows are made.
+            rows: as of `submit`.
+        """
+        tasks = map_tasks(plan, records, header_bytes, rows)
+        slots = [Slot(out, True, plan.crops.rendering, form)]
+        return self._begin(plan, tasks, slots, np.arange(len(plan)), is_field=True)
 
     def submit_arrays(
         self,

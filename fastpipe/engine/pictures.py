@@ -113,11 +113,14 @@ class Pictures:
         images = _allocate_mask(record, *shape) if mask else self._allocate(*shape)
         slot = Slot(images, exact, plan.crops.rendering)
 
-        fill = partial(_fill_rows, tasks, slot)
-        sample = int(plan.samples[0])
-        task = tasks[0]
-        rows = self._read(sample, task, task, fill, slot.images)
+        rows = self.fill_slot(int(plan.samples[0]), tasks, slot)
         return cast(Pixels, rows[0]) if len(rows) == 1 else rows
+
+    def fill_slot(self, sample: int, tasks: Tasks, slot: Slot) -> Pixels:
+        """Makes the rows of a field of one sample, by its tasks. Raises SampleError."""
+        task = tasks[0]
+        fill = partial(_fill_rows, tasks, slot)
+        return self._read(sample, task, task, fill, slot.images)
 
     def whole_field(
         self, sample: int, record: np.void, field: np.void, *, mask: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,11 @@ from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Rendering
+from fastpipe.plan.maps import MapForm
 
+_ROUNDING = (
+    1e-7  # of a pixel: a product by a scale is no whole number where it should be one
+)
 # Images, (..., height, width, channels) of uint8 or uint16; masks, (..., height, width); or the bytes
 # of arrays, (rows, bytes) of uint8.
 Pixels = NDArray[Any]
@@ -27,9 +32,13 @@ class Slot(NamedTuple):
     exact: bool  # never decode at reduced size
     rendering: Rendering
 
+    map_form: MapForm | None = None  # None: the rows are no maps
+
     @property
     def keywords(self) -> dict[str, Any]:
         """The rendering as the keyword arguments of the native functions."""
+        if self.map_form is not None:
+            return {**asdict(self.rendering), **self.map_form.keywords()}
         form = PixelForm()
         if self.images.ndim == 4:
             form = PixelForm(
@@ -73,6 +82,38 @@ def field_tasks(plan: BatchPlan, records: Records, rows: Int64s | None = None) -
         tasks["out_width"] = row_sizes[:, 1]
     else:
         tasks["out_row"] = np.arange(len(plan)) if rows is None else rows
+    return tasks
+
+
+def map_tasks(
+    plan: BatchPlan,
+    records: NDArray[np.void],
+    header_bytes: Int64s,
+    rows: Int64s | None = None,
+) -> Tasks:
+    """The tasks for the maps of a plan's n images, which have the images' shape and any scale.
+
+    Args:
+        plan: of the rows.
+        records: (n,) of array_record_dtype.
+        header_bytes: (n,) of the maps' files, before the numbers.
+        rows: (n,) the rows of the output that they fill; None: in order.
+    """
+    tasks = field_tasks(plan, records, rows)
+    # (n, 2) each: width and height.
+    map_sizes = records["shape"][:, 1::-1].astype(np.int64)
+    image_sizes = np.stack([plan.records["width"], plan.records["height"]], axis=1)
+    scales = map_sizes / image_sizes
+    tasks["width"] = map_sizes[:, 0]
+    tasks["height"] = map_sizes[:, 1]
+    tasks["skip"] = header_bytes
+    tasks["box"] *= np.tile(scales, 2)
+    # All pixels of the map that a bound touches; of a map of the image's size these are the same.
+    bounds = tasks["bounds"].astype(np.int64)
+    starts = np.floor(bounds[:, :2] * scales + _ROUNDING)
+    ends = np.ceil((bounds[:, :2] + bounds[:, 2:]) * scales - _ROUNDING)
+    tasks["bounds"][:, :2] = starts
+    tasks["bounds"][:, 2:] = ends - starts
     return tasks
 
 

@@ -51,6 +51,7 @@ from fastpipe.plan.crop_options import (
 )
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.epoch import check_image_sizes
+from fastpipe.plan.maps import Maps
 from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import ALONE
@@ -100,8 +101,8 @@ def loader(
     exact: bool = False,
     on_error: str = "raise",
     verify: bool = False,
-    fields: Sequence[str | Boxes | Points | Arrays | Images | Text]
-    | Mapping[str, str | Boxes | Points | Arrays | Images | Text]
+    fields: Sequence[str | Boxes | Points | Arrays | Images | Maps | Text]
+    | Mapping[str, str | Boxes | Points | Arrays | Images | Maps | Text]
     | None = None,
     prepare: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     rank: int | None = None,
@@ -172,11 +173,12 @@ def loader(
         fields: names of the dataset's fields, and "image", "label", "id", "key", "source", "valid",
             "epoch": a batch is a dict with these keys. "crop_box", "mirrored" and "original_size"
             say how an image became its row. With size="bucket" also "image_size" and "pixel_mask",
-            with mixup or cutmix "mix_index" and "mix_lam". Boxes, points and masks move with the
-            image; fastpipe.Boxes, Points, Arrays, Images and Text are names with options. Or a
-            dict, for keys with other names: {"pixel_values": "image"}. None: a batch is (images,
-            labels).
-        prepare: a function of the entries of a batch of `fields`, all but images, masks and arrays.
+            with mixup or cutmix "mix_index" and "mix_lam". Boxes, points, masks and maps move
+            with the image; fastpipe.Boxes, Points, Arrays, Images, Maps and Text are names with
+            options. Or a dict, for keys with other names: {"pixel_values": "image"}. None: a batch
+            is (images, labels).
+        prepare: a function of the entries of a batch of `fields`, all but images, masks, maps and
+            arrays.
             It returns a dict of entries to add or to replace, such as tokens. It is called once a
             batch, ahead of the training loop, in one thread of its own. Its result must depend on
             the entries alone, so that a resumed run gets the same batches: for random draws, the

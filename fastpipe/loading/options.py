@@ -33,6 +33,7 @@ from fastpipe.plan.crop_options import (
     parse_flip_probability,
 )
 from fastpipe.plan.crops import Crop, TenCrop
+from fastpipe.plan.maps import Maps
 from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
@@ -204,10 +205,21 @@ def make_field_reader(
     kinds = {
         name: data.fields[name].kind for name in names if name not in loader_fields
     }
+    directions = []
+    for field in chosen.values():
+        if isinstance(field, Maps):
+            kinds[field.name] = "mask"
+            if field.flip_signs:
+                directions.append(field.name)
     if isinstance(recipe.crop, Buckets) and "images" in kinds.values():
         raise conflict_error("buckets + lists of pictures")
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
+            if directions and augment.moving_parts:
+                part = augment.moving_parts[0]
+                raise conflict_error(
+                    "moving module + directions", part.name, ", ".join(directions)
+                )
             size = view.size or recipe.size
             _check_augment(augment, kinds, size, form.channels)
     crops = [view.crop for view in recipe.views]
@@ -278,7 +290,10 @@ def _check_with_buckets(augment: Augment) -> None:
 def _check_augment(
     augment: Augment, kinds: dict[str, str], size: tuple[int, int], channels: int
 ) -> None:
-    """Raises ConfigError if an augmentation would make fields wrong; `kinds` are by field."""
+    """Raises ConfigError if an augmentation would make fields wrong; `kinds` are by field.
+
+    Maps are moved and pasted as masks are, and stand here as masks.
+    """
     # Mixup and cutmix paste another image. Fields that cannot be pasted with it would be wrong.
     if augment.mixers:
         # The conflict -> the kinds of fields that it is about.
@@ -307,7 +322,7 @@ def _check_augment(
                 _suggest_data_keys(part, set(unmoved.values())),
             )
 
-    # Ids of a mask must not be interpolated.
+    # Ids of a mask must not be interpolated; nor are the numbers of maps.
     if "mask" in kinds.values():
         part_names = augment.names_interpolating_masks(size, channels)
         if part_names:

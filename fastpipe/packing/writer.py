@@ -78,8 +78,8 @@ class Writer:
         dst: a new or empty folder, or an unfinished dataset of the same Writer; or its URL (s3://,
             gs://, az://).
         fields: name -> kind of what samples carry besides image and label: "int", "floats",
-            "classes", "text", "json", "bytes", "boxes", "keypoints", "mask", "image", "images" or
-            "array".
+            "classes", "text", "json", "bytes", "boxes", "keypoints", "mask", "image", "images",
+            "array" or "map".
             The page "Fields" of the documentation explains them.
         classes: names of all classes; a label is a name, or a position in this list. None: labels
             are numbers, and the classes are called after them.

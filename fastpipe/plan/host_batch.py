@@ -16,6 +16,7 @@ from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.parts import starts_of
 from fastpipe.plan.arrays import ArrayBatch
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.maps import MapForm
 from fastpipe.plan.picture_lists import PictureListBatch
 from fastpipe.plan.placed import Boxes, Placed, is_large_enough, places_in_row
 
@@ -27,14 +28,14 @@ class HostFields:
     """The fields of a batch that is a dict, besides images and labels.
 
     Note [entries of views]
-    Each view has boxes, points, masks and second images of its own. Their entries are called
+    Each view has boxes, points, masks, second images and maps of its own. Their entries are called
     VIEW.NAME: "0.mask" is the mask of the first view.
     """
 
     # Key in the batch -> name of the field ("image" for the images), in the batch's order.
     names: Mapping[str, str]
-    # The names of masks and second images. In `arrays` a mask is (n * k, height, width), a second
-    # image (n * k, height, width, channels).
+    # The names of masks, second images and maps. In `arrays` a mask is (n * k, height, width), a
+    # second image (n * k, height, width, channels), a map one or the other.
     images: tuple[str, ...] = ()
     # The names of fields of arrays, which the engine's threads copy.
     stored_arrays: tuple[str, ...] = ()
@@ -43,6 +44,8 @@ class HostFields:
     picture_lists: tuple[str, ...] = ()
     # The options of the fields of boxes, by name.
     options: Mapping[str, Boxes] = field(default_factory=dict)
+    # How the rows of those of `images` are made that are maps, by name.
+    maps: Mapping[str, MapForm] = field(default_factory=dict)
     # Boxes and points of each view, until they no longer move.
     places: list[Places] = field(default_factory=list)
     # The arrays that become tensors on the device, by name or VIEW.NAME.

@@ -117,6 +117,13 @@ CONFLICTS = {
         "colours only, such as Augment.simclr(); or call the module in the training loop with the "
         "fields",
     ),
+    "moving module + directions": Conflict(
+        "`augment=` with modules that may move pixels",
+        "maps in `fields=` with `flip_signs=`",
+        "the directions would have to turn with the pixels",
+        "mirror by the loader's hflip=, and use an augmentation that changes colours only, such as "
+        "Augment.simclr()",
+    ),
     "buckets + unknown module": Conflict(
         '`size="bucket"`',
         "`augment=` with modules that may move pixels, and of which fastpipe does not know how",

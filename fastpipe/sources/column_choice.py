@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from fastpipe.dataset.format.fields import ARRAY_KINDS
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_names import describe_columns, field_name
 from fastpipe.sources.field_columns import FieldColumn
@@ -89,7 +90,7 @@ def choose_columns(
         # A column that the user calls an array has no images, though it may have bytes or paths.
         arrays: set[str] = set()
         for wish, wished_columns in columns_by_field.items():
-            if wish.kind == "array":
+            if wish.kind in ARRAY_KINDS:
                 arrays.update(wished_columns)
         candidates = [column for column in images if column not in arrays]
         if candidates or needs_image:

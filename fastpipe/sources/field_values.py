@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fastpipe.dataset.format.fields import PICTURE_KINDS
+from fastpipe.dataset.format.fields import ARRAY_KINDS, PICTURE_KINDS
 from fastpipe.errors import ImageError
 from fastpipe.machine.parser import parse_again_on_system_error
 from fastpipe.sources.annotations.detections import make_boxes_value, read_box_lists
@@ -38,7 +38,7 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
 
     if not typed and value is not None and kind != "text":
         is_path = kind in PICTURE_KINDS
-        if kind == "array":
+        if kind in ARRAY_KINDS:
             # Numbers are written as a list.
             is_path = not str(value).lstrip().startswith("[")
         if is_path:

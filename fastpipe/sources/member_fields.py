@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from fastpipe.dataset.format.fields import Field, member
+from fastpipe.dataset.format.fields import ARRAY_KINDS, Field, member
 from fastpipe.dataset.format.picture_names import PICTURES
 from fastpipe.errors import PackError
 from fastpipe.sources.column_names import describe_columns, field_name
@@ -35,7 +35,7 @@ _KINDS_OF_MEMBERS = {
     "pgm": "image",
 }
 # Of members.
-_POSSIBLE_KINDS = ("text", "json", "bytes", "mask", "image", "images", "array")
+_POSSIBLE_KINDS = ("text", "json", "bytes", "mask", "image", "images", *ARRAY_KINDS)
 _MAX_DIGITS = 6  # of the number of a picture in a list
 
 

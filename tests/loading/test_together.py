@@ -19,7 +19,7 @@ from support.devices.fake_stream import FakeStream
 from support.walk.refusals import words
 
 import fastpipe
-from fastpipe import Boxes, Points, View
+from fastpipe import Boxes, Maps, Points, View
 from fastpipe.plan.option_conflicts import CONFLICTS
 from fastpipe.tools.show.preview import preview_samples
 
@@ -39,6 +39,7 @@ BY_VIEW = (
     "seg",
     "depth",
     "second",
+    "relief",
 )
 KEYS = ["input", "mask", "bbox_xyxy", "keypoints"]
 
@@ -74,6 +75,7 @@ def fields_of(form: str) -> list[Any]:
         "seg",
         "depth",
         "second",
+        "relief",
         POSE,
         "tags",
         "id",
@@ -618,6 +620,10 @@ def test_each_row_of_the_table_is_an_error(data: Path, marked: Path) -> None:
         "moving module + unmovable fields": (
             data,
             {"fields": ["image", "seg"], "augment": plain_pixels(k.RandomAffine(9.0))},
+        ),
+        "moving module + directions": (
+            data,
+            {"fields": ["image", Maps("relief", flip_signs=(0,))], "augment": turning()},
         ),
         "buckets + unknown module": (marked, {"size": "bucket", "augment": torch.nn.AvgPool2d(2)}),
         "buckets + PerClass": (marked, {"size": "bucket", "sampler": fastpipe.PerClass(2)}),

@@ -54,8 +54,8 @@ OBJECTS = dict(public_objects())
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """photos/, more-photos/, data/train, data/val, data/growing, data/objects, data/latents and
-    data/pages.
+    """photos/, more-photos/, data/train, data/val, data/growing, data/objects, data/latents,
+    data/pages and data/rooms.
     """
     folder = tmp_path_factory.mktemp("examples")
     for number in range(PHOTOS + 2):
@@ -84,6 +84,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         photos = sorted((folder / "photos").rglob("*.jpg"))
         for number in range(PHOTOS):
             writer.add(photos[0], key=f"{number}", pages=photos[: number % 4])
+    with fastpipe.Writer(folder / "data" / "rooms", fields={"depth": "map"}) as writer:
+        for number in range(PHOTOS):
+            pixels = np.full((30, 40, 3), number, np.uint8)
+            writer.add(pixels, key=f"{number}", depth=np.ones((30, 40), np.float32))
     return folder
 
 

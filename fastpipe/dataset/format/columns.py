@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.array_file import numpy_dtype
 from fastpipe.dataset.format.fields import (
+    ARRAY_KINDS,
     FIELD_IMAGE_DTYPE,
     JPEG,
     MAX_PICTURES,
@@ -274,7 +275,7 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
         return BytesColumn(folder, samples, field)
     if field.kind in ("classes", "boxes", "keypoints"):
         return RaggedColumn(folder, samples, field)
-    if field.kind == "array":
+    if field.kind in ARRAY_KINDS:
         return ArrayRecords(folder, samples, field)
     if field.kind == "images":
         return PictureLists(folder, samples, field)
@@ -287,7 +288,7 @@ def row_dtype(field: Field) -> np.dtype[Any]:
     """The type of one value of a field in its file of values."""
     if field.kind in (*PICTURE_KINDS, "images"):
         return FIELD_IMAGE_DTYPE
-    if field.kind == "array":
+    if field.kind in ARRAY_KINDS:
         return array_record_dtype(len(field.shape))
     shapes = {
         "floats": (field.width,),

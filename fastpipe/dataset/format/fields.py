@@ -29,16 +29,21 @@ KINDS = (
     "image",
     "array",
     "images",
+    "map",
 )
 # Only the source can name their classes or points.
 NAMED_KINDS = ("boxes", "mask", "keypoints")
 # Each value is a picture of its own, a member of the shard.
 PICTURE_KINDS = ("mask", "image")
+# Each value is a .npy file, a member of the shard. A map is an array that lies on the picture.
+ARRAY_KINDS = ("array", "map")
+# Of maps. The engine's threads crop and resize them.
+MAP_DTYPES = ("float16", "float32", "uint8", "uint16")
 # Each value is a file of its own, a member of the shard. The column has a record of each, so the
 # engine reads the value itself when a batch needs it.
-FILE_KINDS = (*PICTURE_KINDS, "array", "images")
+FILE_KINDS = (*PICTURE_KINDS, *ARRAY_KINDS, "images")
 # Values that move where their picture is turned, mirrored or cropped.
-SPATIAL_KINDS = ("boxes", "keypoints", *PICTURE_KINDS)
+SPATIAL_KINDS = ("boxes", "keypoints", *PICTURE_KINDS, "map")
 # Values that are numbers of classes.
 CLASS_KINDS = ("boxes", "classes", "mask")
 # The most bytes of one sample's text, JSON or bytes. They are read whole, and damaged offsets must
@@ -56,6 +61,7 @@ _MEMBERS = {
     "image": "jpg",
     "array": "npy",
     "images": "jpg",
+    "map": "npy",
 }
 # Names that mean something else in a batch, in KEY.json or beside KEY.jpg.
 RESERVED = frozenset(
@@ -91,7 +97,7 @@ FIELD_IMAGE_DTYPE = np.dtype(
     ]
 )
 # Kinds whose members may be larger than the image of a sample. They count where an order is made.
-LARGE_KINDS = ("images", "array")
+LARGE_KINDS = ("images", *ARRAY_KINDS)
 # Values of "format".
 NO_IMAGE = 0
 PNG = 1
@@ -126,7 +132,7 @@ class Field:
     # gap.
     names: tuple[str, ...] = ()
     labelled: bool = False  # boxes with labels
-    # Of kind "array", as torch names it.
+    # Of arrays and maps, as torch names it.
     dtype: str = ""
     # Of the arrays; None for an axis in which they differ.
     shape: tuple[int | None, ...] = ()
@@ -227,7 +233,7 @@ def describe_field(field: Field) -> dict[str, Any]:
         entry["flip_pairs"] = [list(pair) for pair in field.flip_pairs]
     if field.kind == "boxes":
         entry["labelled"] = field.labelled
-    if field.kind == "array":
+    if field.kind in ARRAY_KINDS:
         entry["dtype"] = field.dtype
         entry["shape"] = list(field.shape)
     entry["files"] = {file: field.files[file] for file in sidecars(field)}
@@ -255,10 +261,14 @@ def _read_field(name: str, entry: Any) -> Field:
     check(isinstance(labelled, bool), "true or false for labelled")
     dtype = ""
     shape: tuple[int | None, ...] = ()
-    if kind == "array":
-        dtype = one_of(entry["dtype"], ARRAY_DTYPES)
+    if kind in ARRAY_KINDS:
+        dtypes = MAP_DTYPES if kind == "map" else ARRAY_DTYPES
+        dtype = one_of(entry["dtype"], dtypes)
         shape = _read_shape(entry["shape"])
         check(len(shape) <= MAX_AXES, f"a shape of at most {MAX_AXES} axes")
+    if kind == "map":
+        is_map = len(shape) == 2 or (len(shape) == 3 and shape[2] is not None)
+        check(is_map, "the shape (height, width) or (height, width, channels) of a map")
     files = entry["files"]
     check(isinstance(files, dict), "the files as an object of names and hashes")
     field = Field(

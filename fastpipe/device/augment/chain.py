@@ -257,17 +257,49 @@ class Chain(torch.nn.Module):
         kind = "mask" if masks.ndim == 3 else "image"
         if kind not in self.moves:
             return masks
-        if kind == "mask":
-            planes = masks[:, None]
+        return self._move_pixels(masks, kind, plan, tensors, fill)
+
+    def move_maps(
+        self, maps: Tensor, plan: AugmentPlan, tensors: Tensors, outside: float
+    ) -> Tensor:
+        """Moves maps, (N, height, width) or (N, height, width, C), as masks are moved.
+
+        So no new numbers appear but `outside`, where pixels come from outside the image.
+        """
+        if "mask" not in self.moves:
+            return maps
+        moved = self._move_pixels(maps, "mask", plan, tensors, 0)
+        if outside == 0:
+            return moved
+        inside = torch.ones_like(maps)
+        inside = self._move_pixels(inside, "mask", plan, tensors, 0)
+        return torch.where(inside > 0, moved, outside)
+
+    def _move_pixels(
+        self,
+        pixels: Tensor,
+        kind: str,
+        plan: AugmentPlan,
+        tensors: Tensors,
+        fill: int,
+    ) -> Tensor:
+        """Moves (N, height, width) or (N, height, width, C), with `fill` from outside the image."""
+        if pixels.ndim == 3:
+            planes = pixels[:, None]
             return self._move_planes(planes, kind, plan, tensors, fill)[:, 0]
-        planes = masks.permute(0, 3, 1, 2)
+        planes = pixels.permute(0, 3, 1, 2)
         moved = self._move_planes(planes, kind, plan, tensors, fill)
         return moved.permute(0, 2, 3, 1)
 
     def _move_planes(
-        self, planes: Tensor, kind: str, plan: AugmentPlan, tensors: Tensors, fill: int
+        self,
+        planes: Tensor,
+        kind: str,
+        plan: AugmentPlan,
+        tensors: Tensors,
+        fill: int,
     ) -> Tensor:
-        """Moves integer planes (N, c, height, width), with `fill` from outside the image."""
+        """Moves planes (N, c, height, width), with `fill` from outside the image."""
         # Operations fill with 0, so `fill` is subtracted before, and added again. float32 holds
         # integers of 16 bits exactly.
         values = planes.to(torch.float32, copy=True).sub_(fill)

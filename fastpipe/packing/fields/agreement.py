@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastpipe.dataset.format.array_file import common_shape, read_array_header
-from fastpipe.dataset.format.fields import Field, check_name
+from fastpipe.dataset.format.fields import ARRAY_KINDS, Field, check_name
 from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import ImageError, PackError
 from fastpipe.packing.fields.values import naming_field
 
 # Kinds whose values share something; see `_shared_by`.
-_SHARING_KINDS = ("floats", "keypoints", "boxes", "classes", "array")
+_SHARING_KINDS = ("floats", "keypoints", "boxes", "classes", *ARRAY_KINDS)
 # The attribute of a Field that has it. A field of classes has names or not instead.
 _ATTRIBUTES = {"floats": "width", "keypoints": "points", "boxes": "labelled"}
 
@@ -43,7 +43,7 @@ def _shared_by(kind: str, value: Stored) -> Any:
     classes are names, and [dtype, shape] of an array: arrays share the number of axes, and those
     lengths that are not None. None: the kind has nothing of the sort, or the value is empty.
     """
-    if kind == "array" and value.member is not None:
+    if kind in ARRAY_KINDS and value.member is not None:
         header = read_array_header(value.member)
         return [header.dtype, list(header.shape)]
     note = value.note
@@ -64,7 +64,7 @@ def _shared_by(kind: str, value: Stored) -> Any:
 
 def _merge_shared(kind: str, before: Any, shared: Any) -> Any:
     """What values share that share this with some, and that with others; None: they cannot."""
-    if kind != "array":
+    if kind not in ARRAY_KINDS:
         return before if before == shared else None
     dtype, lengths = shared
     dtype_before, lengths_before = before
@@ -76,7 +76,7 @@ def _merge_shared(kind: str, before: Any, shared: Any) -> Any:
 def _describe_difference(kind: str, expected: Any, got: Any) -> str:
     """The end of a message: two values of `_shared_by` for a kind."""
     as_before = "as in the samples before"
-    if kind == "array":
+    if kind in ARRAY_KINDS:
         return (
             f"expected {expected[0]} with {len(expected[1])} axes, {as_before}; got {got[0]} with "
             f"{len(got[1])}"
@@ -107,7 +107,7 @@ def _agreed_of(field: Field) -> Agreed:
         has_classes = bool(field.names or field.classes)
         has_names = bool(field.names) if has_classes else None
         return Agreed(has_names, field.classes, list(field.names))
-    if field.kind == "array":
+    if field.kind in ARRAY_KINDS:
         return Agreed([field.dtype, list(field.shape)])
     if field.kind in _ATTRIBUTES:
         # A width of 0: no sample has a value.
@@ -229,7 +229,7 @@ class Agreement:
             shared: dict[str, Any] = {}
             if kind in _ATTRIBUTES and agreed.shared is not None:
                 shared[_ATTRIBUTES[kind]] = agreed.shared
-            elif kind == "array" and agreed.shared is not None:
+            elif kind in ARRAY_KINDS and agreed.shared is not None:
                 dtype, lengths = agreed.shared
                 shared = {"dtype": dtype, "shape": tuple(lengths)}
             classes = len(names) or agreed.classes

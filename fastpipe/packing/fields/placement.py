@@ -168,6 +168,36 @@ def frame_of_file(size: Size, packed: Packed, otherwise: Frame) -> Frame:
     return frame
 
 
+def frame_of_map(size: Size, packed: Packed, otherwise: Frame) -> Frame:
+    """The frame of a map, which has the shape of the image and any scale, by this shape.
+
+    ImageError: the sample's image has another shape.
+    """
+    shown = Frame(SHOWN)
+    stored = Frame(STORED)
+    fits_shown = _have_one_shape(size, size_in(shown, packed))
+    fits_stored = _have_one_shape(size, size_in(stored, packed))
+    if fits_shown and fits_stored:
+        return otherwise
+    if fits_shown:
+        return shown
+    if fits_stored:
+        return stored
+    raise ImageError(
+        f"expected a map in the shape of the sample's image, {sizes_of(packed)} pixels or these "
+        f"times one factor; got {size[0]} x {size[1]}"
+    )
+
+
+def _have_one_shape(size: Size, image_size: Size) -> bool:
+    """Whether a map's sides are those of an image times one factor, rounded up or down."""
+    width, height = size
+    image_width, image_height = image_size
+    # As far as a pixel of the map makes the difference.
+    difference = abs(width * image_height - height * image_width)
+    return difference < max(image_width, image_height)
+
+
 def sizes_of(packed: Packed) -> str:
     """The size of a picture for a message, as stored and as shown if these differ."""
     width, height = packed.source_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +14,14 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.arrays import Float32s
-from fastpipe.dataset.format.array_file import normalise_array_file, read_array_header
+from fastpipe.dataset.format.array_file import (
+    encode_array,
+    normalise_array_file,
+    read_array_header,
+)
 from fastpipe.dataset.format.columns import row_dtype
 from fastpipe.dataset.format.fields import (
+    ARRAY_KINDS,
     FIELD_IMAGE_DTYPE,
     PICTURE_KINDS,
     SPATIAL_KINDS,
@@ -25,6 +31,7 @@ from fastpipe.dataset.format.fields import (
     sidecars,
 )
 from fastpipe.dataset.format.layout import JPEG_STORAGE
+from fastpipe.dataset.format.map_file import check_map, may_be_directions
 from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.engine.pictures import size_of
 from fastpipe.errors import ImageError
@@ -35,6 +42,7 @@ from fastpipe.packing.fields.placement import (
     Size,
     combine_orientations,
     frame_of_file,
+    frame_of_map,
     turned_size,
 )
 from fastpipe.packing.fields.values import (
@@ -46,6 +54,7 @@ from fastpipe.packing.fields.values import (
 )
 from fastpipe.sources.listing import SHOWN
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
+from fastpipe.sources.picture.jpeg import turn_upright
 from fastpipe.sources.picture.pillow import OpenedImage
 from fastpipe.sources.picture.png import encode_png
 
@@ -72,7 +81,7 @@ class FieldValues:
     def store(self, kind: str, value: Any) -> Stored:
         """A value as a shard has it. ImageError: it does not fit the picture."""
         if value is None:
-            if kind == "array":
+            if kind in ARRAY_KINDS:
                 raise ImageError("expected an array, got none")
             return Stored()
         if kind == "text":
@@ -96,6 +105,8 @@ class FieldValues:
             return Stored(members=(self._second_picture(value),))
         if kind == "mask":
             return Stored(members=(self._mask(value),))
+        if kind == "map":
+            return Stored(members=(self._map(value),))
         placement = self._placement(self._frame)
         if kind == "boxes":
             return Stored(_place_boxes(value, placement))
@@ -117,6 +128,25 @@ class FieldValues:
         placed = self._placement(frame).mask(ids)
         # No filter: masks repeat themselves, and deflate finds that without one.
         return encode_png(placed, filters=False)
+
+    def _map(self, value: bytes) -> bytes:
+        """The file of a map, turned as the image was."""
+        data = _array_member(value)
+        header = read_array_header(data)
+        check_map(header)
+        height, width = header.shape[:2]
+        frame = frame_of_map((width, height), self._packed, self._frame)
+        turn = self._placement(frame).turn
+        if turn == 1:
+            return data
+        if may_be_directions(header.dtype, header.shape):
+            raise ImageError(
+                f"EXIF turns the image, and a map of {header.shape[2]} channels of "
+                f"{header.dtype} may have directions, which would have to turn with it. Turn "
+                "both by a program of your own, and remove the orientation from the EXIF"
+            )
+        array = np.load(io.BytesIO(data), allow_pickle=False)
+        return encode_array(turn_upright(array, turn))
 
     def _pictures(self, values: Sequence[bytes | OpenedImage]) -> tuple[bytes, ...]:
         """The bytes of pictures of their own sizes, each turned by its own EXIF, as the first one."""
@@ -243,7 +273,7 @@ def piece(kind: str, value: Stored, offsets: Sequence[int]) -> dict[str, bytes]:
             records.append(_image_record(kind, data, offset))
         values = b"".join(records)
         length = len(records)
-    elif kind == "array":
+    elif kind in ARRAY_KINDS:
         (offset,) = offsets
         values = _array_record(value.member or b"", offset)
         length = 1

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastpipe.arrays import Float32s, Int64s
 from fastpipe.dataset.format.array_file import encode_array
-from fastpipe.dataset.format.fields import MAX_PICTURES, MAX_VALUE_BYTES
+from fastpipe.dataset.format.fields import ARRAY_KINDS, MAX_PICTURES, MAX_VALUE_BYTES
 from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError
 
@@ -104,7 +104,7 @@ def parse_value(kind: str, value: object) -> Any:
     """
     if value is not None:
         return _PARSERS[kind](value)
-    if kind in ("int", "floats", "array"):
+    if kind in ("int", "floats", *ARRAY_KINDS):
         raise ImageError(f"expected a value of kind {kind}, got none")
     return None
 
@@ -314,6 +314,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "boxes": _parse_boxes,
     "keypoints": _parse_keypoints,
     "array": _parse_file_of_array,
+    "map": _parse_file_of_array,
 }
 
 

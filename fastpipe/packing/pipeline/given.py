@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.dataset.format.fields import FILE_KINDS, MAX_VALUE_BYTES
+from fastpipe.dataset.format.fields import ARRAY_KINDS, FILE_KINDS, MAX_VALUE_BYTES
 from fastpipe.dataset.format.layout import MAX_CLASSES, MAX_SAMPLE_BYTES, NO_LABEL
 from fastpipe.errors import ImageError, did_you_mean, first_names, format_count
 from fastpipe.packing.fields.mask import mask_of_array
@@ -96,7 +96,7 @@ class Given:
                 ]
             elif not isinstance(value, str) or kind not in FILE_KINDS:
                 yield value
-            elif kind == "array":
+            elif kind in ARRAY_KINDS:
                 yield read_array_file(value)
             else:
                 yield read_file(value)
@@ -133,7 +133,7 @@ def parse_given(
 
 def _parse_value(field: str, kind: str, value: object) -> Any:
     with naming_field(field):
-        if kind == "array" and isinstance(value, (str, os.PathLike)):
+        if kind in ARRAY_KINDS and isinstance(value, (str, os.PathLike)):
             return os.fsdecode(value)
         if kind == "images":
             return _copy_pictures(value)

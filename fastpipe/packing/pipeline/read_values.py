@@ -6,7 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from fastpipe.dataset.format.fields import MAX_VALUE_BYTES, PICTURE_KINDS
+from fastpipe.dataset.format.fields import (
+    ARRAY_KINDS,
+    MAX_VALUE_BYTES,
+    PICTURE_KINDS,
+)
 from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import ImageError
@@ -163,7 +167,7 @@ def _read_noted(
             pictures.append(_read_named(listing, entry, mtime_ns))
         return pictures
     names_file = isinstance(value, dict) and "file" in value
-    if field.kind in PICTURE_KINDS or (field.kind == "array" and names_file):
+    if field.kind in PICTURE_KINDS or (field.kind in ARRAY_KINDS and names_file):
         if value is None:
             return None
         if field.kind == "mask" and "shapes" in value:

@@ -12,7 +12,7 @@ from typing import Any
 
 import xxhash
 
-from fastpipe.dataset.format.fields import FILE_KINDS
+from fastpipe.dataset.format.fields import ARRAY_KINDS, FILE_KINDS
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
@@ -469,7 +469,7 @@ class _RowLister:
             if value is None:
                 continue
             # A table may have the numbers of an array in place of a path.
-            has_numbers = field.kind == "array" and isinstance(value, list)
+            has_numbers = field.kind in ARRAY_KINDS and isinstance(value, list)
             is_path = not has_numbers and not isinstance(value, dict)
             if field.kind == "images":
                 value, states[field.name] = self._describe_files(field.name, value)

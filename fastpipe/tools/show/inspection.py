@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from fastpipe.arrays import Float64s, Int64s, Uint8s
-from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.fields import ARRAY_KINDS, Field
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.pixel_form import (
@@ -138,7 +138,7 @@ def inspect(index: Index) -> Inspection:
     arrays: dict[str, ArrayForm] = {}
     for name, field in index.fields.items():
         kinds[name] = field.kind
-        if field.kind == "array":
+        if field.kind in ARRAY_KINDS:
             arrays[name] = ArrayForm(field.dtype, field.shape)
     return Inspection(
         path=str(index.path),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import sample_fields
-from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.fields import ARRAY_KINDS, Field
 from fastpipe.dataset.sample_reader import SampleFormat, SampleReader
 from fastpipe.errors import first_names, format_count
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.tools.show.drawing import BoxMarks, Marks
 
 _DRAWN = ("boxes", "mask", "keypoints")
-_WRITTEN = ("text", "json", "int", "floats", "classes", "array", "images")
+_WRITTEN = ("text", "json", "int", "floats", "classes", *ARRAY_KINDS, "images")
 VISIBLE = (*_DRAWN, *_WRITTEN)
 """Kinds of fields that a sheet can show."""
 
@@ -60,10 +60,24 @@ def marks_of_row(
     return _marks((width, height), fields, values)
 
 
+class ShownSample(NamedTuple):
+    """What a sheet shows of a sample besides its whole picture.
+
+    Attributes:
+        marks: on the picture.
+        lines: its texts and numbers.
+        maps: its whole maps by field, (height, width) or (channels, height, width).
+    """
+
+    marks: Marks
+    lines: list[str]
+    maps: dict[str, NDArray[Any]]
+
+
 def of_samples(
     data: Dataset, plan: BatchPlan, fields: Mapping[str, Field]
-) -> Iterator[tuple[Marks, list[str]]]:
-    """The marks on each whole picture of a plan, and lines with its texts and numbers."""
+) -> Iterator[ShownSample]:
+    """What a sheet shows of each sample of a plan."""
     chosen = sample_fields(data, list(fields)) if fields else {}
     reader = SampleReader(data, SampleFormat(fields=chosen))
     for row, record in enumerate(plan.records):
@@ -84,7 +98,11 @@ def of_samples(
                 text = _as_text(sample[name], shown)
                 lines.append(f"{name}: {text}")
         size = (int(record["width"]), int(record["height"]))
-        yield _marks(size, fields, arrays), lines
+        maps = {}
+        for name, shown in fields.items():
+            if shown.kind == "map":
+                maps[name] = arrays[name]
+        yield ShownSample(_marks(size, fields, arrays), lines, maps)
 
 
 def _marks(
@@ -134,7 +152,7 @@ def _as_text(value: Any, field: Field) -> str:
         return ", ".join(str(names[label]) for label in labels)
     if field.kind == "floats":
         return ", ".join(f"{number:g}" for number in value.tolist())
-    if field.kind == "array":
+    if field.kind in ARRAY_KINDS:
         return _describe_array(value)
     if field.kind == "images":
         return _describe_pictures(value)

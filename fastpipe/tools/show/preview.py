@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fastpipe.arguments import refusing_unknown
 from fastpipe.arrays import Int64s, Uint8s
@@ -65,8 +66,9 @@ def preview(
 
     If the loader has fields, boxes with their labels, masks and points are drawn on the photo, and
     on each crop as the training loop gets them. Equal labels and ids have equal colours. Texts and
-    numbers stand below the row, cut to fit. A list of pictures has a row of its own, with its first
-    pictures as the training loop gets them.
+    numbers stand below the row, cut to fit. A map and a list of pictures have a row of their own: the
+    map in colours from its least number to its greatest one, the first pictures of the list as the
+    training loop gets them.
 
     With several views, a row has each view of epoch 0 in place of the epochs. Yellow is the crop of
     the first view.
@@ -150,10 +152,12 @@ def preview(
         notes.append(lines)
 
     # A sample has a row of the sheet with the photo with its fields, the photo with the crops, and
-    # each column; and one for each list of pictures. Its texts are below the last row.
-    for row, (marks, lines) in enumerate(of_samples(data, plan, fields)):
+    # each column; and one for each map and each list of pictures. Its texts are below the last row.
+    for row, shown in enumerate(of_samples(data, plan, fields)):
+        marks, lines, maps = shown
         no_lines = [""] * len(lines)
-        rows_of_lists = _rows_of_lists(columns[0], row, fields, cells_per_row)
+        further_rows = _rows_of_maps(columns, row, maps)
+        further_rows += _rows_of_lists(columns[0], row, fields, cells_per_row)
         if has_images:
             record = plan.records[row]
             photo = _photo(loader, plan, row)
@@ -175,10 +179,10 @@ def preview(
                 photo_cells.append(fitted(with_marks(image, moved_marks), SIZE))
                 caption = _caption(name, column.labels[row], data.classes)
                 photo_captions.append(caption)
-            add_row(photo_cells, photo_captions, no_lines if rows_of_lists else lines)
-        for number, (list_cells, list_captions) in enumerate(rows_of_lists, 1):
-            is_last = number == len(rows_of_lists)
-            add_row(list_cells, list_captions, lines if is_last else no_lines)
+            add_row(photo_cells, photo_captions, no_lines if further_rows else lines)
+        for number, (row_cells, row_captions) in enumerate(further_rows, 1):
+            is_last = number == len(further_rows)
+            add_row(row_cells, row_captions, lines if is_last else no_lines)
 
     if has_images:
         title = _title(
@@ -199,6 +203,35 @@ def preview(
     )
     write_png(Path(out), sheet)
     return Preview(Path(os.path.abspath(out)), len(ids))
+
+
+def _rows_of_maps(
+    columns: Sequence[Seen], row: int, maps: Mapping[str, NDArray[Any]]
+) -> list[tuple[list[Pixels], list[str]]]:
+    """For each map of a sample, below the photo the whole map, and below each crop its part of it.
+
+    All cells of a row have the colours of the whole map's range.
+    """
+    from fastpipe.tools.show.map_colours import colours_of_map, range_of_map
+    from fastpipe.tools.show.sheet import fitted
+
+    rows = []
+    for name, whole_map in maps.items():
+        whole_map = whole_map.astype(np.float32)
+        least, greatest = range_of_map(whole_map)
+        values = [whole_map]
+        for column in columns:
+            values.append(column.fields[name][row].float().numpy())
+        cells = []
+        for value in values:
+            coloured = _shrunk(colours_of_map(value, least, greatest))
+            cells.append(fitted(coloured, SIZE))
+        empty = fitted(np.empty((0, 0, 3), dtype=np.uint8), SIZE)
+        height, width = whole_map.shape[-2:]
+        captions = [f"{name} {width} x {height}", f"{least:g} to {greatest:g}"]
+        captions += [""] * len(columns)
+        rows.append(([cells[0], empty, *cells[1:]], captions))
+    return rows
 
 
 def _rows_of_lists(

@@ -23,6 +23,7 @@ NUMBERS: dict[str, dict[str, Any]] = {
     "classes": {"classes": 2, "names": ("ant", "bee")},
     "boxes": {"labelled": True},
     "array": {"dtype": "bfloat16", "shape": (None, 6)},
+    "map": {"dtype": "float16", "shape": (None, None, 2)},
 }
 
 

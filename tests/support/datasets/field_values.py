@@ -32,6 +32,7 @@ FIELDS = {
     "latent": "array",
     "tokens": "array",
     "pages": "images",
+    "relief": "map",
 }
 
 
@@ -49,6 +50,9 @@ def sample(
         "score": number * 10**12 - 5,
         "embedding": rng.normal(size=7),
         "latent": np.random.default_rng(number).normal(size=(3, 4, 5)).astype(np.float16),
+        "relief": np.random.default_rng(number).random(
+            (-(-height // 2), -(-width // 2)), np.float32
+        ),
         "tokens": np.arange(number % 4 * 6, dtype=np.int32).reshape(-1, 6) - number,
     }
     if number % 3 == 2:

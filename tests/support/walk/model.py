@@ -17,7 +17,7 @@ DEFAULTS: dict[str, Any] = {
     "channels": "rgb", "dtype": torch.uint8,
 }  # fmt: skip
 RANDOM = (fastpipe.RandomResizedCrop, fastpipe.RandomCrop)
-PLACED = ("boxes", "keypoints", "mask", "image")
+PLACED = ("boxes", "keypoints", "mask", "image", "map")
 MOVING = ("RandomAffine", "RandomHorizontalFlip", "randaugment", "trivial_augment")
 
 

@@ -75,7 +75,7 @@ def refusals(model: Model) -> set[str]:
         ("keypoints" in kinds and not paired and (model.mirrors or "Flip" in text), "flip_pairs"),
         (soft and unlabelled and not model.by_class and per_class is None, words("soft labels + unlabelled samples")),
         (soft and _mixes(text) and kinds & {"boxes", "keypoints"}, words("mixing + boxes")),
-        (soft and "mixup" in text and kinds & {"mask", "image"}, words("mixup + masks")),
+        (soft and "mixup" in text and kinds & {"mask", "image", "map"}, words("mixup + masks")),
         ({"mix_lam", "mix_index"} & set(fields) and not _mixes(text), "mix_lam", "mix_index"),
         (_moves(text) and kinds & set(PLACED), words("moving module + unmovable fields")),
         ("RandomAffine" in text and "image" in kinds, words("moving module + unmovable fields")),

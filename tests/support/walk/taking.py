@@ -17,6 +17,7 @@ BY_VIEW = (
     "depth",
     "second",
     "pages",
+    "relief",
     "mask",
     "pixel_mask",
 )  # fields that move with images

@@ -297,3 +297,31 @@ def test_a_text_is_cut_where_the_next_letter_would_not_fit() -> None:
         assert whole.startswith(start)
         assert not start or length(shown) <= width
         assert length(whole[: len(start) + 1] + "..") > width
+
+
+def test_maps_stand_below_the_photo_and_each_crop(tmp_path: Path) -> None:
+    """A map from left to right: its colours are those of the columns that a crop shows; NaN is gray."""
+    height, width = 200, 300
+    place = np.broadcast_to(np.arange(width, dtype=np.float32), (height, width)).copy()
+    place[:40] = np.nan
+    pixels = np.full((height, width, 3), 90, np.uint8)
+    with fastpipe.Writer(tmp_path / "data", fields={"place": "map", "flow": "map"}) as writer:
+        flow = np.zeros((height, width, 2), np.float16)
+        flow[..., 0] = 1
+        writer.add(pixels, key="one", place=place, flow=flow)
+    out = tmp_path / "sheet.png"
+    succeeded("preview", tmp_path / "data", "--out", out, "--rows", 1)
+    picture = cv2.imread(str(out))
+    assert picture is not None
+    rows = np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+    lines = 2  # below each row: the texts of both fields
+    whole = cell(rows, 1, 0, lines)
+    middle = SIZE // 2
+    row = whole[middle + 20]
+    inner = row[(row != sheet.BACKGROUND).any(axis=1)]
+    assert inner[2, 2] > inner[2, 0]  # blue at the left
+    assert inner[-3, 0] > inner[-3, 2]  # yellow at the right
+    assert (whole == 128).all(axis=2).sum() > 500
+    directions = cell(rows, 2, 0, lines)
+    red = (directions == (255, 0, 0)).all(axis=2)
+    assert red.sum() > 5000

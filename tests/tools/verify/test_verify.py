@@ -33,7 +33,11 @@ from fastpipe.tools.verify.damage import Damage, Report
 from fastpipe.tools.verify.verification import verify
 
 Copy = Callable[[Path], Path]
-FLIPPED = {"tiny": "images", "any_shape": "lists of pictures, arrays, texts"}
+FLIPPED = {
+    "tiny": "images",
+    "any_shape": "lists of pictures, arrays, texts",
+    "mapped": "maps",
+}
 
 # The long form: FASTPIPE_FLIPS=10000 pytest tests/tools/verify/test_verify.py -k flip
 FLIPS = int(os.environ.get("FASTPIPE_FLIPS", times(300, 30_000)))
@@ -127,7 +131,21 @@ def any_shape(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return packed
 
 
-@pytest.mark.parametrize("kind", ["tiny", "any_shape"])
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """4 samples with a map of floats, and one of bytes at half the image's size."""
+    packed = tmp_path_factory.mktemp("mapped") / "packed"
+    rng = np.random.default_rng(6)
+    with fastpipe.Writer(packed, {"depth": "map", "heat": "map"}) as writer:
+        for number in range(4):
+            pixels = rng.integers(0, 256, (16, 20, 3), dtype=np.uint8)
+            depth = rng.random((16, 20), np.float32)
+            heat = rng.integers(0, 256, (8, 10, 2), dtype=np.uint8)
+            writer.add(pixels, key=f"{number}", depth=depth, heat=heat)
+    return packed
+
+
+@pytest.mark.parametrize("kind", FLIPPED)
 def test_every_flipped_bit_is_found(
     kind: str, request: pytest.FixtureRequest, copied: Copy, tried: Tried
 ) -> None:
