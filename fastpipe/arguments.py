@@ -82,9 +82,11 @@ def refuse(
 
 
 def refusing_unknown(
-    name: str, instead: Mapping[str, Advice] | None = None
+    name: str, instead: Mapping[str, Advice] | None = None, *, position: str = ""
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator: the function answers an argument that it does not have with the one to pass.
+
+    `position`: what to do about an argument too many by position; "": the names are listed.
 
     A type checker sees the arguments of the function itself, and no other ones. The function has
     no positional-only arguments, and no **kwargs.
@@ -108,7 +110,7 @@ def refusing_unknown(
             num_passed = len(args) - num_self
             if num_passed > most_positional and not takes_any_number:
                 _refuse_position(
-                    name, list(parameters), most_positional, args[num_self:]
+                    name, list(parameters), most_positional, args[num_self:], position
                 )
             return function(*args, **kwargs)
 
@@ -130,11 +132,13 @@ def refusing_unknown_fields(
 
 
 def _refuse_position(
-    function: str, known: list[str], most: int, passed: tuple[Any, ...]
+    function: str, known: list[str], most: int, passed: tuple[Any, ...], advice: str
 ) -> None:
     by_name = ""
     names = known[most:]
-    if len(names) > _MAX_LISTED_NAMES:
+    if advice:
+        by_name = f": {advice}"
+    elif len(names) > _MAX_LISTED_NAMES:
         by_name = f"; pass the others by name, such as {names[0]}={passed[most]!r}"
     elif names:
         listed = ", ".join(f"{name}=" for name in names)

@@ -244,10 +244,11 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             <fastpipe dataset 'data/train': ... samples of 24, 2 classes>
         """
         share = real_number(fraction)
-        if share is None or not 0 < share <= 1:
+        # A whole number is hardly meant as a fraction: all samples need no `take`.
+        if share is None or isinstance(fraction, int) or not 0 < share <= 1:
             raise ConfigError(
-                f"take: expected a fraction above 0 and at most 1, got {fraction!r}. For a number of "
-                "samples write select(range(number))"
+                f"take: expected a fraction above 0 and at most 1, such as 0.1, got {fraction!r}. For "
+                "a number of samples write select(range(number))"
             )
         # (samples,) in [0, 1), without seed and epoch.
         draws = draw_by_picture(self.content, Stream.LIMIT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ _WEIGHTS = (
     "the weights belong to the datasets: fastpipe.mix({'data/a': 0.7, 'data/b': 0.3})"
 )
 _INSTEAD_OF_WEIGHTS = {"weights": _WEIGHTS, "probabilities": _WEIGHTS}
+_LOG = logging.getLogger("fastpipe")
 
 
 @refusing_unknown("fastpipe.open", _INSTEAD)
@@ -149,10 +151,12 @@ def concat(
     """
     if not datasets:
         raise ConfigError("concat: expected datasets, got none")
-    return Dataset._joined([as_dataset(data) for data in datasets], labels)
+    joined = Dataset._joined([as_dataset(data) for data in datasets], labels)
+    _warn_of_similar_classes(joined, labels)
+    return joined
 
 
-@refusing_unknown("fastpipe.mix", _INSTEAD_OF_WEIGHTS)
+@refusing_unknown("fastpipe.mix", _INSTEAD_OF_WEIGHTS, position=_WEIGHTS)
 def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
     """A mixture: each batch has rows of each dataset by the weights, each dataset is read at its
     own pace, and all batches are full.
@@ -200,6 +204,7 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
     joined_starts = np.concatenate(starts)
     share_starts = np.append(joined_starts, first_ids[-1])
     dataset = Dataset._joined(parts, labels)
+    _warn_of_similar_classes(dataset, labels)
     # A loader's state has the weights; equal proportions are the same mixture.
     total = math.fsum(weights)
     normalised = [round(weight / total, 12) for weight in weights]
@@ -208,6 +213,16 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
         share_starts=share_starts,
         identity={**dataset._selection.identity, "mixture": normalised},
     )
+
+
+def _warn_of_similar_classes(joined: Dataset, labels: str) -> None:
+    """Says if datasets write one name in several ways, such as cat and Cat."""
+    if labels != "union":
+        return
+    from fastpipe.sources.folders.doubtful_classes import similar_classes
+
+    for assumption in similar_classes(joined.classes):
+        _LOG.warning("%s: %s", joined.path, assumption)
 
 
 def as_dataset(data: object) -> Dataset:

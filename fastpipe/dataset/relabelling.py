@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,6 +27,10 @@ if TYPE_CHECKING:  # most programs give no classes
 
 # A loader's state has the names of classes, or a hash if there are more than these.
 _CLASSES_IN_STATE = 16
+_MOST_COMPARED = (
+    1_000_000  # samples whose labels are compared with those that are given
+)
+_LOG = logging.getLogger("fastpipe")
 
 
 def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
@@ -258,6 +263,7 @@ def with_user_labels(
 
     selection = data._selection
     label_column = DerivedColumn(column, partial(np.asarray, dtype=np.int64))
+    _warn_of_order_of_keys(data, label_column)
     # A loader's state has a hash of all labels, so that it is not loaded for others.
     digest = xxhash.xxh3_64()
     for ids in spans(len(data)):
@@ -274,6 +280,29 @@ def with_user_labels(
         labels=label_column,
         identity={**selection.identity, "with_labels": digest.hexdigest()},
     )
+
+
+def _warn_of_order_of_keys(data: BaseDataset, new: DerivedColumn) -> None:
+    """Says if labels are those that the samples have, in the order of their sorted keys.
+
+    So ImageFolder and most listings have them, and a packed dataset is in another order.
+    """
+    if len(data) > _MOST_COMPARED:
+        return
+    ids = np.arange(len(data), dtype=np.int64)
+    new_labels = new.take(ids)
+    labels = data.open_column("label").take(ids)
+    is_other_order = np.array_equal(np.sort(labels), np.sort(new_labels))
+    if not is_other_order or np.array_equal(labels, new_labels):
+        return
+    keys = np.array(data.open_column("key").take(ids))
+    if np.array_equal(labels[np.argsort(keys, kind="stable")], new_labels):
+        _LOG.warning(
+            "with_labels: these are the labels of %s in the order of its sorted keys, as ImageFolder "
+            "lists files, and the samples are in another order: data['key'] has it. Labels of "
+            "samples by their keys: [label_of[key] for key in data['key']]",
+            data.path,
+        )
 
 
 def _labels_of_names(

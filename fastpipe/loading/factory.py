@@ -347,6 +347,9 @@ def loader(
         dataset, recipes, maker, stream, augments, settings, prefetch_factor
     )
     warn_of_other_classes(new_loader, train=train)
+    notices.warn_of_evaluation(dataset, augments, train=train)
+    if buckets is not None:
+        notices.warn_small_area(buckets)
     if fields is None:
         notices.warn_no_labels(dataset)
     return new_loader

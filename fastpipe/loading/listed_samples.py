@@ -40,6 +40,15 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
     get other samples.
     """
 
+    if isinstance(sampler, torch.utils.data.WeightedRandomSampler):
+        num_weights = len(sampler.weights)
+        if num_weights != len(data):
+            raise ConfigError(
+                f"sampler: expected a WeightedRandomSampler of {len(data)} weights, one for each "
+                f"sample; got {num_weights}. With a weight for each class, pass the weight of each "
+                "sample's class, weights[data['label'][:]]; or sampler=fastpipe.balanced(data)"
+            )
+
     def numbers(epoch: int, rows: int, num_calls: int = 1) -> Int64s:
         seed_of_epoch = key(seed, epoch, Stream.LIST)
         given = _numbers_of_ranks(sampler, seed_of_epoch, epoch, rows, num_calls)

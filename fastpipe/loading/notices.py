@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+from collections.abc import Sequence
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.fields import CLASS_KINDS
 from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.index import Index
+from fastpipe.device.augment import Augment
+from fastpipe.device.augment.operation import ModuleOperation, Operation
 from fastpipe.loading.ranks import ranks_per_node
 from fastpipe.machine import binding
 from fastpipe.pages import name_page
+from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.partition import Ranks
+from fastpipe.sources.folders.splits import meaning_of_split
 
 _LOG = logging.getLogger("fastpipe")
+_SMALL_AREA = 32 * 32  # fewer pixels than any image that people train on
 _warned: set[str] = set()  # the warnings that this process has got
 
 
@@ -96,4 +103,47 @@ def warn_no_labels(data: Dataset) -> None:
     _LOG.warning(
         f"{data.path}: no sample has a label, so all labels of a batch are -1. The classes are in "
         f"fields: pass fields={listed} to fastpipe.loader"
+    )
+
+
+def warn_of_evaluation(
+    data: Dataset, augments: Sequence[Augment | None], *, train: bool
+) -> None:
+    """Says if data for evaluation are read as for training, or are mixed or altered at random."""
+    name = str(data.path).rstrip("/").rpartition("/")[2]
+    is_of_evaluation = meaning_of_split(name) in ("val", "test", "dev", "eval")
+    if train and is_of_evaluation and f"train {data.path}" not in _warned:
+        _warned.add(f"train {data.path}")
+        _LOG.warning(
+            f"{data.path} is read as for training: random crops, mirrored, shuffled, full batches "
+            "only. To evaluate on all of it: fastpipe.loader(..., train=False)"
+        )
+    if train or "random evaluation" in _warned:
+        return
+    for augment in augments:
+        stages = [] if augment is None else [*augment.stages, *augment.mixers]
+        if any(map(_draws, stages)):
+            _warned.add("random evaluation")
+            _LOG.warning(
+                "train=False, and augment= changes images at random, so the evaluation is of other "
+                "images than those of the dataset. To normalise them alone: "
+                "augment=fastpipe.Augment.imagenet()"
+            )
+
+
+def _draws(stage: Operation) -> bool:
+    """Whether an operation changes images at random; modules of others by their names."""
+    return not isinstance(stage, ModuleOperation) or stage.name.startswith("Random")
+
+
+def warn_small_area(buckets: Buckets) -> None:
+    """Says if the area of buckets looks like a side."""
+    area = buckets.area
+    if area is None or area >= _SMALL_AREA or "area" in _warned:
+        return
+    _warned.add("area")
+    side = math.isqrt(area)
+    _LOG.warning(
+        f"Buckets(area={area}): images get about {area} pixels, such as {side} x {side}. For images "
+        f"of about {area} x {area} pass area={area} * {area}"
     )

@@ -15,7 +15,7 @@ import xxhash
 from fastpipe.arguments import refuse
 from fastpipe.dataset.format.fields import KINDS, check_name
 from fastpipe.dataset.format.layout import REJECTED_FILE, WORK_FOLDER
-from fastpipe.errors import ConfigError, PackError, choice, did_you_mean
+from fastpipe.errors import ConfigError, PackError, choice, did_you_mean, format_count
 from fastpipe.packing.fields.placement import Frame
 from fastpipe.packing.job.destination import begin_pack, destination_of, open_journal
 from fastpipe.packing.job.log import log_assumed, log_rejected
@@ -31,7 +31,7 @@ from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
 from fastpipe.packing.shard.plan import Outcome, Plan
 from fastpipe.sources.classes_from import ClassesFrom, class_names
 from fastpipe.sources.facts import Facts
-from fastpipe.sources.listing import STORED, SourceField
+from fastpipe.sources.listing import STORED, Assumption, SourceField
 from fastpipe.sources.picture.convert import Packed
 
 _MADE_BY = "fastpipe.Writer"
@@ -281,11 +281,30 @@ class Writer:
             self.summary = publish(
                 series.journal, facts, self._options, shards, self._started
             )
-            log_assumed(_MADE_BY, self.summary.assumed)
+            log_assumed(_MADE_BY, [*self.summary.assumed, *self._assumed_of_turned()])
             listed_in = f"{self._destination}/{REJECTED_FILE}"
             log_rejected(
                 _MADE_BY, self.summary.tally.rejected, listed_in, noun="sample"
             )
+
+    def _assumed_of_turned(self) -> list[Assumption]:
+        """What is assumed about boxes and points of images that EXIF turns; Note [frames]."""
+        if self._options.source.coordinates is not None:
+            return []
+        turned = int(self.summary.info["counts"]["exif_oriented"])
+        names = [
+            name for name, kind in self._kinds.items() if kind in ("boxes", "keypoints")
+        ]
+        if not turned or not names:
+            return []
+        return [
+            Assumption(
+                f"{', '.join(names)}: EXIF turns {format_count(turned, 'image')}, and their values are "
+                "taken as those of the image as stored, as programs without EXIF read it. If they "
+                "are of the image as viewers and labelling tools show it",
+                'coordinates="shown"',
+            )
+        ]
 
     @property
     def finished(self) -> int:

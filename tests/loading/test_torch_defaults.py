@@ -64,7 +64,7 @@ CASES: dict[str, dict[str, Any]] = {
     "mixture": {"both": True, "epoch_size": 16},
     "weights": {"sampler": fastpipe.Weighted(np.arange(1, 9.0))},
     "torch's sampler": {"sampler": torch.utils.data.RandomSampler(range(8))},
-    "torch's weights": {"sampler": torch.utils.data.WeightedRandomSampler([1.0, 2.0, 3.0], 8)},
+    "torch's weights": {"sampler": torch.utils.data.WeightedRandomSampler([1.0, 2.0] * 4, 8)},
 }
 
 

@@ -61,7 +61,7 @@ def test_tokens(fielded: Path, tmp_path: Path) -> None:
         lengths = torch.tensor(list(map(len, texts)))
         return {"input_ids": lengths, "attention_mask": lengths > 0}
 
-    names = run(5, fielded, tmp_path, tokenizer=tokenizer, fastpipe=fastpipe)
+    names = run(6, fielded, tmp_path, tokenizer=tokenizer, fastpipe=fastpipe)
     assert names["batch"]["input_ids"].tolist() == list(map(len, names["batch"]["caption"]))
     names["loader"].close()
 
@@ -108,7 +108,7 @@ def test_arrays(fielded: Path, tmp_path: Path) -> None:
 
 
 def test_kornia_moves_boxes_and_points(fielded: Path, tmp_path: Path) -> None:
-    names = run(3, fielded, tmp_path)
+    names = run(4, fielded, tmp_path)
     fields = ["image", "boxes", fastpipe.Points("joints", flip_pairs=[(0, 1)])]
     with fastpipe.loader("data/train", 8, size=32, fields=fields) as plain:
         for batch, other in zip(names["loader"], plain, strict=True):
@@ -118,7 +118,7 @@ def test_kornia_moves_boxes_and_points(fielded: Path, tmp_path: Path) -> None:
 
 
 def test_a_loss_of_mixed_images(fielded: Path, tmp_path: Path) -> None:
-    names = run(4, fielded, tmp_path)
+    names = run(5, fielded, tmp_path)
     batch, targets = names["batch"], names["targets"]
     for row, partner in enumerate(batch["mix_index"].tolist()):
         expected = torch.lerp(batch["gaze"][partner], batch["gaze"][row], batch["mix_lam"][row])
@@ -129,7 +129,7 @@ def test_a_loss_of_mixed_images(fielded: Path, tmp_path: Path) -> None:
 
 def test_torchvisions_transforms(fielded: Path, tmp_path: Path, torchvision: ModuleType) -> None:
     tensors._tv_tensors.cache_clear()
-    names = run(6, fielded, tmp_path)
+    names = run(7, fielded, tmp_path)
     assert len(names["captions"]) == FLAT_IMAGES % 8
     assert {type(sample["boxes"]).__name__ for sample in names["samples"]} == {"BoundingBoxes"}
 

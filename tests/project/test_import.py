@@ -26,6 +26,7 @@ PUBLIC = {
     "FiveCrop",
     "ImageError",
     "Images",
+    "Maps",
     "Letterbox",
     "Loader",
     "Native",

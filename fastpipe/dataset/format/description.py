@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import stat
@@ -33,6 +34,8 @@ SELF_CHECKSUM = "self_xxh3_64"
 
 # The file is hashed with these digits in the place of its own hash.
 _BLANK = b"0" * 16
+_LOG = logging.getLogger("fastpipe")
+_warned: set[str] = set()  # files that this process has named
 _CHECKSUM_AT_END = re.compile(
     rb'\n "%s": "([0-9a-f]{16})"\n}\n\Z' % SELF_CHECKSUM.encode()
 )
@@ -152,7 +155,22 @@ def read_info(
             f"{file} cannot be read: {problem.strerror}; check its permissions, the disk and the "
             "limit on open files (ulimit -n)"
         ) from problem
+    _warn_if_changed(data, file)
     return parse_info(data, file, hook)
+
+
+def _warn_if_changed(data: bytes, file: Path) -> None:
+    """Says once if a dataset.json is not as it was written."""
+    hashes = read_self_checksum(data)
+    if (hashes is not None and hashes[0] == hashes[1]) or str(file) in _warned:
+        return
+    _warned.add(str(file))
+    _LOG.warning(
+        "%s has been changed since it was written, by hand or by damage: its classes, fields and "
+        "shards cannot be trusted. Put it back as it was; to rename or renumber classes, see "
+        "data.with_classes",
+        file,
+    )
 
 
 def description_folder(path: Place, version: int, newest: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -33,6 +34,8 @@ from fastpipe.dataset.format.layout import (
     PICTURE_ENDINGS,
     SOURCES_FILE,
     WITHOUT_HASHES,
+    WORK_FOLDER,
+    shard_name,
     shard_number,
     version_folder,
 )
@@ -42,6 +45,8 @@ from fastpipe.dataset.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.dataset.format.shard_list import ShardColumns, a_list, count, one_of, text
 from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.errors import DatasetError, FastpipeError, SampleError
+
+_LOG = logging.getLogger("fastpipe")
 
 
 class NoRecordsError(DatasetError):
@@ -98,6 +103,24 @@ class PackedIndex(Index):
             self._records = rows.mapped(samples)
         except DatasetError as problem:
             raise NoRecordsError(str(problem)) from problem.__cause__
+
+        if version is None and shown_as is None:
+            self._warn_of_other_shard()
+
+    def _warn_of_other_shard(self) -> None:
+        """Says if the folder has a shard more than the dataset: somebody may have copied it there.
+
+        A pack or an add under way writes such shards, too; it has a work folder.
+        """
+        name = shard_name(len(self.shards))
+        is_at_work = (self.folder / WORK_FOLDER).exists()
+        if is_at_work or not (self.folder / name).exists():
+            return
+        _LOG.warning(
+            "%s is no shard of this dataset, and is not read. To add samples: fastpipe add SRC %s",
+            self.folder / name,
+            self.path,
+        )
 
     def _read_description(
         self, info: dict[str, Any], shard_columns: ShardColumns

@@ -47,6 +47,7 @@ from fastpipe.packing.fields.placement import (
 )
 from fastpipe.packing.fields.values import (
     Boxes,
+    check_no_shares,
     check_picture_count,
     describe_outside,
     find_outside,
@@ -196,6 +197,7 @@ def shortest_floats(numbers: Float32s) -> Any:
 def _place_boxes(value: Boxes, placement: Placement) -> dict[str, Any]:
     """Boxes as KEY.json has them. ImageError: a box lies outside its picture."""
     width, height = placement.size
+    check_no_shares(value, width, height)
     if find_outside(value, width, height).any():
         raise ImageError(describe_outside(value, width, height))
     note = {"boxes": shortest_floats(placement.boxes(value.boxes))}

@@ -19,6 +19,8 @@ from fastpipe.errors import ImageError
 
 # Pixels that a box may end outside: annotations are rounded, often to whole pixels.
 _TOLERANCE = 1.0
+# The shorter side, in pixels, of an image whose boxes are surely not in pixels if they are below 1.
+_LEAST_SIDE = 8
 # A message shows so much of a value.
 _MAX_SHOWN_ENTRIES = 8
 _MAX_SHOWN_CHARACTERS = 62
@@ -86,13 +88,34 @@ def find_outside(value: Boxes, width: int, height: int) -> NDArray[np.bool_]:
     return is_outside
 
 
+def check_no_shares(value: Boxes, width: int, height: int) -> None:
+    """Raises ImageError if boxes look like shares of the image's width and height.
+
+    Nobody draws all boxes of a larger image into its first pixel.
+    """
+    if min(width, height) < _LEAST_SIDE or not len(value.boxes):
+        return
+    is_share = value.boxes.min() >= 0 and 0 < value.boxes.max() <= 1
+    has_fractions = bool((value.boxes % 1).any())
+    if is_share and has_fractions:
+        numbers = ", ".join(str(number) for number in value.boxes[0])
+        raise ImageError(
+            f"expected boxes x0, y0, x1, y1 in pixels of an image of {width} x {height}, got shares of "
+            f"its sides, {numbers}; multiply x by its width, and y by its height"
+        )
+
+
 def describe_outside(value: Boxes, width: int, height: int) -> str:
     """The message about the first box that does not lie inside the image."""
     box_index = int(np.flatnonzero(find_outside(value, width, height))[0])
     numbers = ", ".join(str(number) for number in value.boxes[box_index])
+    x0, y0, x1, y1 = value.boxes[box_index].tolist()
+    hint = ""
+    if (x1 < x0 or y1 < y0) and x0 + x1 <= width and y0 + y1 <= height:
+        hint = ". Of x, y, width, height, the last two are x + width and y + height"
     return (
         f"expected boxes x0, y0, x1, y1 inside the image, x0 <= x1 <= {width} and "
-        f"y0 <= y1 <= {height}; got {numbers} (box {box_index})"
+        f"y0 <= y1 <= {height}; got {numbers} (box {box_index}){hint}"
     )
 
 

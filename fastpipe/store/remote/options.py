@@ -87,6 +87,9 @@ def _check_url(url: Url, scheme: str, data: str) -> None:
         )
 
 
+_LEAST_CACHE_BYTES = 1_000_000
+
+
 @dataclass(frozen=True)
 class RemoteOptions:
     """How a remote dataset is read."""
@@ -103,6 +106,17 @@ class RemoteOptions:
     def patience_s(self) -> float:
         """How long a range is tried: 180 s by default."""
         return 9 * self.read_timeout_s
+
+
+def _parse_cache_limit(value: object) -> int:
+    """Raises ConfigError if it is no size, or one that could not keep a single shard."""
+    limit = size_bytes("cache_limit", value)
+    if 0 < limit < _LEAST_CACHE_BYTES:
+        raise ConfigError(
+            f"cache_limit: expected a number of bytes, at least {_LEAST_CACHE_BYTES:,}, or 0 to keep "
+            f"nothing; got {value!r}. Write gigabytes as cache_limit='200GB'"
+        )
+    return limit
 
 
 def remote_options(
@@ -136,7 +150,7 @@ def remote_options(
 
     options = RemoteOptions(
         cache_dir=folder,
-        cache_limit=size_bytes("cache_limit", cache_limit),
+        cache_limit=_parse_cache_limit(cache_limit),
         storage=dict(storage_options or {}),
         read_timeout_s=positive("read_timeout", read_timeout),
     )

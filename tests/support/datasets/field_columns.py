@@ -14,6 +14,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.description import with_self_checksum
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, describe_field, sidecars
 from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.dataset.format.packed_index import PackedIndex
@@ -32,7 +33,8 @@ def add_fields(dataset: Path, fields: list[tuple[Field, Sequence[Any]]]) -> Path
             np.save(folder / name, array, allow_pickle=False)
             hashes[name] = xxhash.xxh3_64_hexdigest((folder / name).read_bytes())
         described[field.name] = describe_field(Field(**{**vars(field), "files": hashes}))
-    (dataset / DATASET_FILE).write_text(json.dumps(info | {"fields": described}))
+    _, text = with_self_checksum(info | {"fields": described})
+    (dataset / DATASET_FILE).write_bytes(text)
     return dataset
 
 

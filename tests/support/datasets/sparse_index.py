@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.description import with_self_checksum
 from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.plan.content import Content
@@ -48,7 +49,8 @@ def sparse(dataset: Path, flat: Path, samples: int) -> NDArray[np.void]:
         "forms": [{"channels": 3, "bits": 8, "samples": samples}],
         "shards": shards,
     }
-    (dataset / DATASET_FILE).write_text(json.dumps(info))
+    _, text = with_self_checksum(info)
+    (dataset / DATASET_FILE).write_bytes(text)
     try:
         return np.lib.format.open_memmap(
             dataset / INDEX_FILE, mode="w+", dtype=INDEX_DTYPE, shape=(samples,)

@@ -1,0 +1,195 @@
+"""Calls that run and do something else than their writer means: each is refused, or named in the log."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import kornia.augmentation
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from support.pictures.drawn import FLAT_IMAGES
+
+import fastpipe
+from fastpipe.dataset.format import description
+from fastpipe.errors import ConfigError, PackError
+from fastpipe.loading import notices
+
+
+@pytest.fixture(autouse=True)
+def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a new process: each warning comes once."""
+    monkeypatch.setattr(notices, "_warned", set())
+    monkeypatch.setattr(description, "_warned", set())
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.WARNING, "fastpipe")
+    caplog.set_level(logging.WARNING, "fastpipe.pack")
+    return caplog
+
+
+def loader_of(data: Any, **options: Any) -> fastpipe.Loader:
+    return fastpipe.loader(data, 4, size=8, num_workers=1, **options)
+
+
+def test_one_is_no_fraction(flat: Path) -> None:
+    data = fastpipe.open(flat)
+    with pytest.raises(
+        ConfigError, match=r"such as 0.1, got 1. For a number of samples write select"
+    ):
+        data.take(1)
+    assert len(data.take(1.0)) == len(data)
+
+
+def test_a_weight_for_each_class_is_no_weight_for_each_sample(flat: Path) -> None:
+    sampler = torch.utils.data.WeightedRandomSampler([0.2, 0.8], FLAT_IMAGES)
+    words = rf"a WeightedRandomSampler of {FLAT_IMAGES} weights, one for each sample; got 2"
+    with pytest.raises(ConfigError, match=words):
+        loader_of(flat, sampler=sampler)
+
+
+def test_a_list_of_weights_is_answered_by_the_form_of_mix(flat: Path) -> None:
+    with pytest.raises(TypeError, match=r"fastpipe.mix\(\{'data/a': 0.7, 'data/b': 0.3\}\)"):
+        fastpipe.mix([flat, flat], [0.7, 0.3])  # type: ignore[call-arg, arg-type]
+
+
+def test_a_limit_of_the_cache_is_not_in_gigabytes() -> None:
+    with pytest.raises(ConfigError, match="at least 1,000,000, or 0.*cache_limit='200GB'"):
+        fastpipe.open("http://127.0.0.1:9/data", cache_limit=200)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["val", "test", "validation"])
+def test_data_for_evaluation_that_are_read_as_for_training(
+    flat: Path, tmp_path: Path, log: pytest.LogCaptureFixture, name: str
+) -> None:
+    data = shutil.copytree(flat, tmp_path / name)
+    loader_of(data, train=False).close()
+    assert log.text == ""
+    for _ in range(2):
+        loader_of(data).close()
+    assert log.text.count("is read as for training: random crops") == 1
+    assert "fastpipe.loader(..., train=False)" in log.text
+
+
+def test_other_data_are_read_without_a_word(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    loader_of(flat, augment=fastpipe.Augment.randaugment()).close()
+    loader_of(flat, train=False, augment=fastpipe.Augment.imagenet()).close()
+    resize = kornia.augmentation.Resize((4, 4))
+    loader_of(flat, train=False, augment=resize).close()
+    assert log.text == ""
+
+
+@pytest.mark.parametrize(
+    "augment",
+    [
+        fastpipe.Augment.randaugment(),
+        fastpipe.Augment.imagenet(mixup=0.2),
+        kornia.augmentation.RandomHorizontalFlip(),
+    ],
+)
+def test_an_evaluation_with_random_augmentation(
+    flat: Path, log: pytest.LogCaptureFixture, augment: Any
+) -> None:
+    loader_of(flat, train=False, augment=augment).close()
+    assert log.text.count("train=False, and augment= changes images at random") == 1
+
+
+def test_an_area_that_looks_like_a_side(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    size = fastpipe.Buckets(area=224, size_divisible=1)
+    fastpipe.loader(flat, 4, size=size, num_workers=1).close()
+    assert "images get about 224 pixels, such as 14 x 14" in log.text
+    assert "pass area=224 * 224" in log.text
+
+
+def test_labels_in_the_order_of_sorted_keys(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    data = fastpipe.open(flat)
+    labels = np.array(data["label"][:])
+    keys = np.array(data["key"][:])
+    data.with_labels(labels)
+    data.with_labels(np.roll(labels, 1))
+    assert log.text == ""
+    data.with_labels(labels[np.argsort(keys)])
+    assert "in the order of its sorted keys, as ImageFolder lists files" in log.text
+
+
+def test_classes_of_two_datasets_that_differ_in_letter_case(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    for name, classes in (("a", ["cat", "dog"]), ("b", ["Cat", "dog"])):
+        with fastpipe.Writer(tmp_path / name, classes=classes) as writer:
+            for number in range(4):
+                pixels = np.full((9, 9, 3), number, np.uint8)
+                writer.add(pixels, label=number % 2, key=f"{number}")
+    first, second = tmp_path / "a", tmp_path / "b"
+    fastpipe.concat(first, second, labels="offset")
+    assert log.text == ""
+    fastpipe.concat(first, second)
+    fastpipe.mix({first: 1, second: 1})
+    assert log.text.count("'cat', 'Cat' differ in letter case, spaces or separators alone") == 2
+
+
+def test_a_dataset_json_that_was_edited(
+    flat: Path, copied: Any, log: pytest.LogCaptureFixture
+) -> None:
+    data = copied(flat)
+    file = data / "dataset.json"
+    info = json.loads(file.read_bytes())
+    fastpipe.open(data)
+    assert log.text == ""
+    info["classes"] = info["classes"][::-1]
+    file.write_text(json.dumps(info, indent=1) + "\n")
+    for _ in range(2):
+        fastpipe.open(data)
+    assert log.text.count("dataset.json has been changed since it was written") == 1
+
+
+def test_a_shard_of_another_dataset(flat: Path, copied: Any, log: pytest.LogCaptureFixture) -> None:
+    data = copied(flat)
+    shutil.copy(data / "shard-000000.tar", data / "shard-000001.tar")
+    fastpipe.open(data)
+    assert "shard-000001.tar is no shard of this dataset, and is not read" in log.text
+    assert "fastpipe add SRC" in log.text
+
+
+def test_boxes_as_shares_of_the_sides(tmp_path: Path) -> None:
+    writer = fastpipe.Writer(tmp_path / "data", {"boxes": "boxes"})
+    pixels = np.zeros((20, 40, 3), np.uint8)
+    with (
+        pytest.raises(PackError, match=r"got shares of its sides, 0.1, 0.2, 0.5, 1.0; multiply x"),
+        writer,
+    ):
+        writer.add(pixels, key="one", boxes=[[0.1, 0.2, 0.5, 1.0]])
+    with fastpipe.Writer(tmp_path / "first", {"boxes": "boxes"}) as writer:
+        writer.add(pixels, key="one", boxes=[[0, 0, 1, 1], [0, 0, 0, 0]])  # the first pixel
+        writer.add(pixels, key="two", boxes=[[0.5, 0.5, 9.5, 9.5]])
+    assert writer.summary.tally.rejected == []
+
+
+def test_boxes_of_width_and_height(tmp_path: Path) -> None:
+    writer = fastpipe.Writer(tmp_path / "data", {"boxes": "boxes"})
+    words = "Of x, y, width, height, the last two are x . width and y . height"
+    with pytest.raises(PackError, match=words), writer:
+        writer.add(np.zeros((20, 40, 3), np.uint8), key="one", boxes=[[20, 10, 9, 9]])
+
+
+@pytest.mark.parametrize("coordinates", [None, "shown", "stored"])
+def test_boxes_of_images_that_exif_turns(
+    tmp_path: Path, log: pytest.LogCaptureFixture, coordinates: str | None
+) -> None:
+    file = io.BytesIO()
+    tags = Image.Exif()
+    tags[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(file, "JPEG", exif=tags)
+    with fastpipe.Writer(tmp_path / "data", {"boxes": "boxes"}, coordinates=coordinates) as writer:
+        writer.add(file.getvalue(), key="one", boxes=[[1, 2, 10, 10]])
+    words = "boxes: EXIF turns 1 image, and their values are taken as those of the image as stored"
+    assert (words in log.text) == (coordinates is None)
+    assert ('coordinates="shown"' in log.text) == (coordinates is None)
