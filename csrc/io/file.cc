@@ -80,8 +80,10 @@ Status open_shard(const Shard& shard, HintLimits* limits, std::shared_ptr<const 
   if (::fstat(fd.get(), &info) != 0) return error(Code::open_failed, "%s", errno_words(errno).c_str());
   if (!S_ISREG(info.st_mode)) return error(Code::open_failed, "expected a regular file");
   if (static_cast<std::uint64_t>(info.st_size) != shard.size_bytes) {
-    return error(Code::shard_changed, "expected %llu bytes, found %llu",
-                 static_cast<unsigned long long>(shard.size_bytes), static_cast<unsigned long long>(info.st_size));
+    const bool shorter = static_cast<std::uint64_t>(info.st_size) < shard.size_bytes;
+    return error(Code::shard_changed, "expected %llu bytes, found %llu%s",
+                 static_cast<unsigned long long>(shard.size_bytes), static_cast<unsigned long long>(info.st_size),
+                 shorter ? "; it may have been copied only in part: copy it again" : "");
   }
   if (shard.mtime_ns != Shard::kAnyTime && shard.mtime_ns != mtime_ns(info)) {
     return error(Code::shard_changed, "it was written again, with the same size");

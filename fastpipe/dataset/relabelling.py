@@ -27,9 +27,12 @@ if TYPE_CHECKING:  # most programs give no classes
 
 # A loader's state has the names of classes, or a hash if there are more than these.
 _CLASSES_IN_STATE = 16
-_MOST_COMPARED = (
-    1_000_000  # samples whose labels are compared with those that are given
-)
+# Datasets of so many samples have their labels compared with those that are given.
+_LEAST_COMPARED = 16
+_MOST_COMPARED = 1_000_000
+_MOST_PAIRS = 10_000_000  # of classes before and after
+_CERTAIN_SHARE = 0.85  # of the samples, whose new labels follow their old ones
+_CLEAR_DIFFERENCE = 0.15
 _LOG = logging.getLogger("fastpipe")
 
 
@@ -283,26 +286,40 @@ def with_user_labels(
 
 
 def _warn_of_order_of_keys(data: BaseDataset, new: DerivedColumn) -> None:
-    """Says if labels are those that the samples have, in the order of their sorted keys.
+    """Says if labels follow the classes in the order of the sorted keys, and not in the samples' own.
 
-    So ImageFolder and most listings have them, and a packed dataset is in another order.
+    ImageFolder and most listings are sorted, and a packed dataset is in another order. Corrected
+    labels and coarser classes follow the present ones for most samples.
     """
-    if len(data) > _MOST_COMPARED:
+    if not _LEAST_COMPARED <= len(data) <= _MOST_COMPARED:
         return
     ids = np.arange(len(data), dtype=np.int64)
     new_labels = new.take(ids)
     labels = data.open_column("label").take(ids)
-    is_other_order = np.array_equal(np.sort(labels), np.sort(new_labels))
-    if not is_other_order or np.array_equal(labels, new_labels):
+    own_share = _share_that_follows(labels, new_labels)
+    if own_share >= _CERTAIN_SHARE:
         return
     keys = np.array(data.open_column("key").take(ids))
-    if np.array_equal(labels[np.argsort(keys, kind="stable")], new_labels):
+    sorted_labels = labels[np.argsort(keys, kind="stable")]
+    sorted_share = _share_that_follows(sorted_labels, new_labels)
+    if sorted_share >= _CERTAIN_SHARE and sorted_share > own_share + _CLEAR_DIFFERENCE:
         _LOG.warning(
-            "with_labels: these are the labels of %s in the order of its sorted keys, as ImageFolder "
-            "lists files, and the samples are in another order: data['key'] has it. Labels of "
-            "samples by their keys: [label_of[key] for key in data['key']]",
+            "with_labels: these labels fit the classes of %s in the order of its sorted keys, as "
+            "ImageFolder lists files, and the samples are in another order: data['key'] has it. "
+            "Labels of samples by their keys: [label_of[key] for key in data['key']]",
             data.path,
         )
+
+
+def _share_that_follows(labels: Int64s, new_labels: Int64s) -> float:
+    """The share of samples whose new label is the most frequent one of their old label."""
+    num_new = int(new_labels.max()) + 2  # with NO_LABEL, which is -1
+    pairs = (labels + 1) * num_new + (new_labels + 1)
+    num_old = int(labels.max()) + 2
+    if num_old * num_new > _MOST_PAIRS:
+        return 1.0
+    counts = np.bincount(pairs, minlength=num_old * num_new)
+    return float(counts.reshape(num_old, num_new).max(axis=1).sum() / len(labels))
 
 
 def _labels_of_names(

@@ -20,6 +20,9 @@ from fastpipe.plan.recipe import Recipe, check_batches, partition_of
 
 _LOG = logging.getLogger("fastpipe")
 
+# A look at a batch or two is usual; a loop makes more.
+_MANY_SHORT = 4
+
 
 class EpochSequence:
     """The epochs of one loader, which its iterators begin one after another.
@@ -52,6 +55,7 @@ class EpochSequence:
         # Raises if a loaded state does not belong to a recipe; None: no state waits for its epoch.
         self._check_loaded: Callable[[Recipe], object] | None = None
         self._was_placed = False  # by set_epoch or a state
+        self._num_short = 0  # epochs in a row that ended with their first batch
         # The next epoch, if it was begun early.
         self._prefetched: Prefetcher | None = None
         # The position of the iterator that may begin the next epoch early: the newest one, unless
@@ -131,6 +135,7 @@ class EpochSequence:
         )
         if not self._was_placed:
             programs.warn_begun_anew(recipe)
+        self._count_short_epochs()
 
         # From here on the epoch has begun. The older iterators keep their own position objects.
         self._recipe = recipe
@@ -141,6 +146,13 @@ class EpochSequence:
         self.next = Position(start.epoch + 1)
         self.maker.stats.epoch = start.epoch
         return prefetcher
+
+    def _count_short_epochs(self) -> None:
+        """Counts how many epochs in a row have ended with their first batch."""
+        is_short = self.position.batches == 1 and self.num_remaining > 0
+        self._num_short = self._num_short + 1 if is_short else 0
+        if self._num_short == _MANY_SHORT:
+            programs.warn_short_epochs(_MANY_SHORT)
 
     def prefetch_next(
         self, position: Position, *, pending: int = 0, staged: int = 0

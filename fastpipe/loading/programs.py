@@ -125,6 +125,18 @@ def warn_begun_anew(recipe: Recipe) -> None:
         )
 
 
+def warn_short_epochs(count: int) -> None:
+    """If a program takes only the first batch of several epochs in a row, as next(iter()) does."""
+    if "short epochs" in _warned:
+        return
+    _warned.add("short epochs")
+    _LOG.warning(
+        f"{count} epochs in a row ended with their first batch: each iter(loader) begins an epoch, so "
+        "next(iter(loader)) in a loop never gets the other batches. Make the iterator once: "
+        "batches = iter(loader), and next(batches) in the loop"
+    )
+
+
 def _evidence_of_training() -> str:
     """Names an optimizer or a schedule that has made steps in this process or before it; or ""."""
     from torch.optim import Optimizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import time
@@ -35,6 +36,7 @@ from fastpipe.sources.listing import STORED, Assumption, SourceField
 from fastpipe.sources.picture.convert import Packed
 
 _MADE_BY = "fastpipe.Writer"
+_LOG = logging.getLogger("fastpipe.pack")
 # The name of an entry: the number of the shard, and then the fingerprint of all samples up to its
 # end, which is their number and a hash of their keys.
 _ENTRY = re.compile(r"shard-(\d{6,})-((\d+)-([0-9a-f]{32}))\.done")
@@ -186,7 +188,8 @@ class Writer:
 
         Args:
             image: a path, the bytes of an image file, a PIL image, or (H, W) or (H, W, C) of uint8
-                or uint16, C channels: gray; gray and alpha; RGB; RGB and alpha. It keeps its exact
+                or uint16, C channels: gray; gray and alpha; RGB; RGB and alpha. cv2.imread gives
+                BGR: pass its path in place of it, or cv2.cvtColor(image, cv2.COLOR_BGR2RGB). It keeps its exact
                 pixels, as with `pack`; a PIL image that a program has changed counts as one without
                 loss. Left out: the sample has fields only, such as a list of pictures or an array.
             label: a position in the list of classes, or a class name; None: the sample has no
@@ -282,10 +285,29 @@ class Writer:
                 series.journal, facts, self._options, shards, self._started
             )
             log_assumed(_MADE_BY, [*self.summary.assumed, *self._assumed_of_turned()])
+            self._log_labels_from_1()
             listed_in = f"{self._destination}/{REJECTED_FILE}"
             log_rejected(
                 _MADE_BY, self.summary.tally.rejected, listed_in, noun="sample"
             )
+
+    def _log_labels_from_1(self) -> None:
+        """Says if labels count from 1: then each sample has the class behind its own."""
+        class_counts = self.summary.info["class_counts"]
+        if self._classes is None or len(class_counts) < 2 or class_counts[0]:
+            return
+        behind_last = f"got {len(self._classes)}"
+        for _, reason in self.summary.tally.rejected:
+            if reason.startswith("label: expected 0 to") and reason.endswith(
+                behind_last
+            ):
+                _LOG.warning(
+                    "%s: no sample has label 0, and some had %d, which is behind the last class: if the "
+                    "labels count from 1, all samples have a wrong class. Subtract 1",
+                    _MADE_BY,
+                    len(self._classes),
+                )
+                return
 
     def _assumed_of_turned(self) -> list[Assumption]:
         """What is assumed about boxes and points of images that EXIF turns; Note [frames]."""

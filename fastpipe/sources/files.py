@@ -34,7 +34,7 @@ SourcePath: TypeAlias = "Path | RemotePath"
 DEMO_MANIFEST = ".fastpipe-demo.json"
 DEMO_UNFINISHED = ".fastpipe-demo.json.unfinished"
 # Files and folders that systems and programs leave among pictures. No class and no sample is called
-# so. Other names with a dot are hidden only at the top of a source.
+# so. Other folders with a dot are hidden, too; other files with a dot only at the top of a source.
 _LEFT_BEHIND = frozenset(
     [
         # macOS, and zip files made with it
@@ -58,6 +58,11 @@ _LEFT_BEHIND = frozenset(
         # Synology
         "@eaDir",
         "#recycle",
+        # QNAP
+        "@Recycle",
+        "@Recently-Snapshot",
+        # file systems of Linux
+        "lost+found",
         # Jupyter
         ".ipynb_checkpoints",
         # KDE
@@ -236,6 +241,17 @@ def lies_in_left_behind(path: str) -> bool:
     return bool(folder) and _is_folder_left_behind(folder)
 
 
+def find_hidden_folder(path: str) -> str:
+    """The path of the first folder with a dot that a file with a path lies in; "" if there is none."""
+    if not path.startswith(".") and "/." not in path:
+        return ""
+    folders = path.split("/")[:-1]
+    for index, name in enumerate(folders):
+        if name.startswith("."):
+            return "/".join(folders[: index + 1])
+    return ""
+
+
 def stray_images(paths: Iterable[str]) -> list[str]:
     """The images among files that are not packed, without those that systems leave behind."""
     images = []
@@ -294,15 +310,22 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def files_below(
-    root: SourcePath, folder: str = "", *, hidden: bool = True
+    root: SourcePath,
+    folder: str = "",
+    *,
+    hidden: bool = True,
+    hidden_folders: set[str] | None = None,
 ) -> Iterator[str]:
     """The paths of all files below root/folder, relative to root, with "/".
 
-    Files that systems leave behind are passed over; without `hidden` also names with a dot. Links
-    are followed, but not into a folder that has been visited.
+    Folders with a dot and files that systems leave behind are passed over; without `hidden` also
+    files with a dot. Links are followed, but not into a folder that has been visited.
+    `hidden_folders` gets the paths of the folders with a dot.
     """
+    if hidden_folders is None:
+        hidden_folders = set()
     if not isinstance(root, Path):
-        yield from _remote_files_below(root, folder, hidden=hidden)
+        yield from _remote_files_below(root, folder, hidden_folders, hidden=hidden)
         return
     top = root.resolve()
     # A link to a folder above is a cycle. The top itself comes first in the walk, unless the walk
@@ -318,15 +341,19 @@ def files_below(
             folders.clear()
             continue
         visited.add(identity)
-        visible_folders = []
-        for name in sorted(folders):
-            if (hidden or name[0] != ".") and not is_left_behind(name):
-                visible_folders.append(name)
-        # os.walk goes into the folders that stay in its list.
-        folders[:] = visible_folders
         relative = os.path.relpath(place, root)
         prefix = relative.replace(os.sep, "/") + "/"
         prefix = prefix.removeprefix("./")
+        visible_folders = []
+        for name in sorted(folders):
+            if is_left_behind(name):
+                continue
+            if name[0] == ".":
+                hidden_folders.add(prefix + name)
+            else:
+                visible_folders.append(name)
+        # os.walk goes into the folders that stay in its list.
+        folders[:] = visible_folders
         for name in files:
             # A call for each of a million names would take longer.
             if name[0] in FIRST_OF_LEFT_BEHIND and is_left_behind(name):
@@ -341,12 +368,18 @@ def _identity_of(folder: str | Path) -> tuple[int, int]:
 
 
 def _remote_files_below(
-    root: RemotePath, folder: str, *, hidden: bool
+    root: RemotePath, folder: str, hidden_folders: set[str], *, hidden: bool
 ) -> Iterator[str]:
     prefix = f"{folder}/" if folder else ""
     for path in (root / folder).files_below():
-        is_dotted = any(part.startswith(".") for part in path.split("/"))
-        if (hidden or not is_dotted) and not lies_in_left_behind(path):
+        if lies_in_left_behind(path):
+            continue
+        hidden_folder = find_hidden_folder(path)
+        if hidden_folder:
+            hidden_folders.add(prefix + hidden_folder)
+            continue
+        is_dotted = path.rpartition("/")[2].startswith(".")
+        if hidden or not is_dotted:
             yield prefix + path
 
 

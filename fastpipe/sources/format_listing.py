@@ -92,7 +92,9 @@ def _list_image_folder(source: Recognised, options: SourceOptions) -> Listing:
             stray = [name for name in names.files if not is_tar(name)]
             return list_tar_classes(root, tars, [*stray, *names.hidden])
     folders = find_class_folders(source, options)
-    return list_class_folders(folders, are_classes=options.format == "imagefolder")
+    return list_class_folders(
+        folders, options.fields, are_classes=options.format == "imagefolder"
+    )
 
 
 def _list_tars(source: Recognised, options: SourceOptions) -> Listing:

@@ -196,9 +196,12 @@ def list_sources(
 
 
 def class_folders(root: SourcePath, options: SourceOptions) -> ClassFolders | None:
-    """The class folders of a source, without their files; None if it is anything else."""
+    """The class folders of a source, without their files; None if it is anything else, or has
+    fields.
+    """
     source = recognise(root, options)
-    if source.format != "imagefolder":
+    # The values of fields are read with the files.
+    if source.format != "imagefolder" or options.fields:
         return None
     folders = find_class_folders(source, options)
     if not folders.has_labels:

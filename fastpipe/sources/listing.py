@@ -112,6 +112,7 @@ class SourceField(NamedTuple):
         colours: of masks with a colour for each class: red, green and blue by number; else ().
         run_order: of masks that are texts with run lengths, one of RUN_ORDERS; "": columns.
         is_per_box: its value is a list with an entry for each box of the sample.
+        are_shares: of boxes in an object: their numbers are shares of the image's size.
         has_object_numbers: of masks: pixels have the number of their object, not of its class.
     """
 
@@ -129,6 +130,7 @@ class SourceField(NamedTuple):
     colours: tuple[tuple[int, int, int], ...] = ()
     is_per_box: bool = False
     has_object_numbers: bool = False
+    are_shares: bool = False
 
 
 class Assumption(NamedTuple):

@@ -24,6 +24,8 @@ _KINDS_OF_MEMBERS = {
     "caption": "text",
     "json": "json",
     "npy": "array",
+    "npz": "array",
+    "safetensors": "array",
     "png": "mask",
     "jpg": "image",
     "jpeg": "image",
@@ -63,11 +65,12 @@ def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:
             stem = ending
         # The whole endings a-b.txt and a_b.txt give one name, too.
         name = field_name(stem, fields)
-        fields[name] = SourceField(name, _kind_of_member(ending), column=ending)
+        fields[name] = SourceField(name, kind_of_member(ending), column=ending)
     return tuple(fields.values())
 
 
-def _kind_of_member(ending: str) -> str:
+def kind_of_member(ending: str) -> str:
+    """The kind of field that a file with this ending has by itself."""
     return _KINDS_OF_MEMBERS.get(ending.rpartition(".")[2], "bytes")
 
 
@@ -109,7 +112,7 @@ def chosen_member_fields(
     wishes: Iterable[FieldColumn], endings: Collection[str]
 ) -> tuple[SourceField, ...]:
     """The fields that a user asks for, of members with these endings. PackError: one is missing."""
-    kinds = {ending: _kind_of_member(ending) for ending in endings}
+    kinds = {ending: kind_of_member(ending) for ending in endings}
     for field in fields_of(endings):
         kinds[field.column] = field.kind
     fields = []

@@ -19,6 +19,8 @@ from fastpipe.sources.listing import Source, replace_sources
 LABEL_PATTERN = "--label-pattern"
 # The class is the folder of the image, or the folders if they lie in one another.
 FOLDER_PATTERN = "(.+)/"
+# The class is the last folder of these.
+LAST_FOLDER_PATTERN = "([^/]+)/[^/]*$"
 
 # Path of an image -> the name of its class; None if the path has none.
 ClassOfPath = Callable[[str], str | None]

@@ -34,7 +34,7 @@ _MANIFEST_OPTIONS = (
 # Format -> the options of `SourceOptions` that mean something for it.
 OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
     "dataset": (),
-    "imagefolder": ("label_pattern", "split_list"),
+    "imagefolder": ("label_pattern", "split_list", "fields", "coordinates"),
     "webdataset": (
         "image_column",
         "label_column",
@@ -122,7 +122,11 @@ def check_options(recognised: Recognised, options: SourceOptions) -> None:
         if getattr(options, name) is None or (name == "split" and recognised.split):
             continue
         has_no_splits = recognised.is_file and format_name not in _SPLITS_IN_FILE
-        if name not in OPTIONS_OF_FORMAT[format_name]:
+        # Without files beside its images, a folder has nothing that lies on them.
+        has_no_fields = format_name == "imagefolder" and not options.fields
+        if (name == "coordinates" and has_no_fields) or name not in OPTIONS_OF_FORMAT[
+            format_name
+        ]:
             kind = f"{format_name} sources"
         elif name == "split" and has_no_splits:
             kind = "single files"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from fastpipe.sources.annotations.detections import (
-    add_class_names,
+    BoxObjects,
     find_detection_assumptions,
+    settle_box_fields,
 )
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.listing import Assumption
@@ -18,7 +19,7 @@ from fastpipe.sources.tables.table_boxes import no_boxes
 def settle_fields(
     columns: ColumnChoice,
     texts: Mapping[str, Collection[str]],
-    detections: Mapping[str, Sequence[str]],
+    detections: Mapping[str, BoxObjects],
     options: SourceOptions,
     table: str,
 ) -> tuple[ColumnChoice, list[Assumption]]:
@@ -26,7 +27,7 @@ def settle_fields(
 
     Args:
         texts: a column -> all different texts in it.
-        detections: a column whose values are objects with boxes -> the names of their classes.
+        detections: a column whose values are objects with boxes -> what these are.
         table: the name of the table, for errors.
 
     Raises:
@@ -36,6 +37,6 @@ def settle_fields(
     fields, assumed = settle_classes(columns.fields, texts, options)
     if options.box_format is not None and not detections:
         raise no_boxes(table)
-    fields = add_class_names(fields, detections, options.box_format)
+    fields = settle_box_fields(fields, detections, options.box_format)
     assumed += find_detection_assumptions(detections, fields, options.box_format)
     return columns._replace(fields=fields), assumed

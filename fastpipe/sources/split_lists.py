@@ -406,7 +406,23 @@ def _read_lines(file: SourcePath, encoding: str | None) -> list[str]:
             f"{readable(str(file))}: expected a list in UTF-8 ({problem}); --encoding says another "
             "encoding"
         ) from None
-    return [line.strip() for line in text.split("\n") if line.strip()]
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    return _without_count(lines)
+
+
+def _without_count(lines: list[str]) -> list[str]:
+    """The lines without a first one that counts the others, as CelebA and DeepFashion have it.
+
+    The names of the columns may stand below it, and are not counted.
+    """
+    if len(lines) < 2 or not lines[0].isdecimal():
+        return lines
+    # Else the lines are the numbers of images.
+    is_followed_by_names = not lines[1].isdecimal()
+    below_count = len(lines) - 1
+    if is_followed_by_names and int(lines[0]) in (below_count, below_count - 1):
+        return lines[1:]
+    return lines
 
 
 def _read_paths_of_numbers(file: SourcePath, encoding: str | None) -> dict[str, str]:

@@ -272,7 +272,10 @@ WRONG_CHOICES: list[tuple[Callable[[Any], object], str]] = [
     ),
     (lambda data: data.only([["cow"]]), r"no class \['cow'\]"),
     (lambda data: data.only(["cow"]).only(["ant"]), "no class 'ant'; it has 'cow'"),
-    (lambda data: data.take(0), "take: expected a fraction above 0 and at most 1, such as 0.1, got 0"),
+    (
+        lambda data: data.take(0),
+        "take: expected a fraction above 0 and at most 1, such as 0.1, got 0",
+    ),
     (lambda data: data.take(10), "got 10"),
     (lambda data: data.take(1e-9), "take: none of the 37 samples"),
     (lambda data: data.fold(5, of=5), "fold: expected 0 to 4, got 5"),

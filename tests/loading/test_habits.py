@@ -19,7 +19,7 @@ from support.pictures.drawn import FLAT_IMAGES
 import fastpipe
 from fastpipe.dataset.format import description
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.loading import notices
+from fastpipe.loading import notices, programs
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +27,7 @@ def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process: each warning comes once."""
     monkeypatch.setattr(notices, "_warned", set())
     monkeypatch.setattr(description, "_warned", set())
+    monkeypatch.setattr(programs, "_warned", {"begun"})
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_a_list_of_weights_is_answered_by_the_form_of_mix(flat: Path) -> None:
 
 
 def test_a_limit_of_the_cache_is_not_in_gigabytes() -> None:
-    with pytest.raises(ConfigError, match="at least 1,000,000, or 0.*cache_limit='200GB'"):
+    with pytest.raises(ConfigError, match=r"at least 1,000,000, or 0.*cache_limit='200GB'"):
         fastpipe.open("http://127.0.0.1:9/data", cache_limit=200)  # type: ignore[arg-type]
 
 
@@ -109,14 +110,28 @@ def test_an_area_that_looks_like_a_side(flat: Path, log: pytest.LogCaptureFixtur
     assert "pass area=224 * 224" in log.text
 
 
-def test_labels_in_the_order_of_sorted_keys(flat: Path, log: pytest.LogCaptureFixture) -> None:
-    data = fastpipe.open(flat)
-    labels = np.array(data["label"][:])
-    keys = np.array(data["key"][:])
-    data.with_labels(labels)
-    data.with_labels(np.roll(labels, 1))
+@pytest.mark.parametrize("kind", ["the same", "corrected", "coarser"])
+def test_labels_in_the_order_of_sorted_keys(
+    tmp_path: Path, log: pytest.LogCaptureFixture, kind: str
+) -> None:
+    rng = np.random.default_rng(3)
+    keys = [f"{rng.integers(10**9):09d}" for _ in range(60)]
+    labels = rng.integers(0, 4, 60)
+    with fastpipe.Writer(tmp_path / "data", classes=list("abcd")) as writer:
+        for key, label in zip(keys, labels.tolist(), strict=True):
+            writer.add(np.zeros((9, 9, 3), np.uint8), label=label, key=key)
+    data = fastpipe.open(tmp_path / "data")
+    changed = labels.copy()
+    if kind == "corrected":
+        changed[::10] = (labels[::10] + 1) % 4
+    elif kind == "coarser":
+        changed = labels // 2
+    data.with_labels(changed)
+    data.with_labels(rng.integers(0, 4, 60))
+    data.with_labels(np.zeros(60, np.int64))
+    data.with_labels(np.full(60, -1))
     assert log.text == ""
-    data.with_labels(labels[np.argsort(keys)])
+    data.with_labels(changed[np.argsort(keys)])
     assert "in the order of its sorted keys, as ImageFolder lists files" in log.text
 
 
@@ -193,3 +208,46 @@ def test_boxes_of_images_that_exif_turns(
     words = "boxes: EXIF turns 1 image, and their values are taken as those of the image as stored"
     assert (words in log.text) == (coordinates is None)
     assert ('coordinates="shown"' in log.text) == (coordinates is None)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ([np.zeros((9, 9, 3), np.uint8)], 'a list of pictures give the field the kind "images"'),
+        (torch.rand(3, 9, 9), r"tensor.mul\(255\).byte\(\).permute\(1, 2, 0\).numpy\(\)"),
+    ],
+)
+def test_values_that_are_no_image(tmp_path: Path, value: Any, words: str) -> None:
+    writer = fastpipe.Writer(tmp_path / "data", {"second": "image"})
+    with pytest.raises(PackError, match=words), writer:
+        writer.add(np.zeros((9, 9, 3), np.uint8), key="one", second=value)
+
+
+def test_a_dataset_of_another_user(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exists(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", exists)
+    with pytest.raises(fastpipe.DatasetError, match="cannot be read: permission denied"):
+        fastpipe.open(flat)
+
+
+def test_an_iterator_for_each_batch(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    with loader_of(flat) as loader:
+        for _ in range(3):
+            next(iter(loader))
+        list(loader)
+        assert log.text == ""
+        for _ in range(9):
+            next(iter(loader))
+    assert log.text.count("epochs in a row ended with their first batch") == 1
+    assert "batches = iter(loader), and next(batches) in the loop" in log.text
+
+
+def test_labels_that_count_from_1(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+    for name, first in (("right", 0), ("wrong", 1)):
+        with fastpipe.Writer(tmp_path / name, classes=["a", "b", "c"]) as writer:
+            for number in range(9):
+                label = number % 3 + first
+                writer.add(np.zeros((9, 9, 3), np.uint8), label=label, key=f"{number}")
+        assert ("no sample has label 0, and some had 3" in log.text) == (first == 1)

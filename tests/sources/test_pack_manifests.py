@@ -304,7 +304,6 @@ def test_columns_that_are_not_there(photos: Path, tmp_path: Path) -> None:
 
 def test_options_without_effect_are_errors(photos: Path, tmp_path: Path) -> None:
     for option, value in {
-        "fields": ["a=b"],
         "split": "train",
         "image_root": "/",
         "label_column": "x",

@@ -84,8 +84,11 @@ def test_hidden_folders_of_a_tar_are_passed_over(tmp_path: Path) -> None:
         {"ant/1.jpg": b"picture", ".cache/1.jpg": b"picture", "ant/.deep/2.jpg": b"picture"},
     )
     listing = list_sources(tmp_path / "a.tar", 0)
-    assert (listing.classes, paths(listing)) == (["ant"], ["ant/.deep/2.jpg", "ant/1.jpg"])
+    assert (listing.classes, paths(listing)) == (["ant"], ["ant/1.jpg"])
     assert listing.stray == [".cache/1.jpg"]
+    assert [str(each) for each in listing.assumed] == [
+        "folders whose names begin with a dot: 1, such as ant/.deep; they are left out"
+    ]
 
 
 def test_a_class_holds_the_files_of_all_folders_below_it(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.array_containers import is_container, only_array
 from fastpipe.machine.parser import parse_again_on_system_error
 
 BFLOAT16 = "bfloat16"
@@ -95,9 +96,13 @@ def encode_array(array: NDArray[Any]) -> bytes:
 def normalise_array_file(data: bytes) -> bytes:
     """A .npy file of any version, order and byte order, as a shard has it.
 
+    Also the only array of an .npz or .safetensors file.
+
     Raises:
         ValueError: it is damaged, or has an array that cannot be stored.
     """
+    if is_container(data):
+        return encode_array(only_array(data))
     array = parse_again_on_system_error(
         lambda: np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     )

@@ -185,7 +185,7 @@ def frame_of_map(size: Size, packed: Packed, otherwise: Frame) -> Frame:
         return stored
     raise ImageError(
         f"expected a map in the shape of the sample's image, {sizes_of(packed)} pixels or these "
-        f"times one factor; got {size[0]} x {size[1]}"
+        f"times one factor; got {size[0]} x {size[1]}. Channels come last: (height, width, channels)"
     )
 
 

@@ -174,6 +174,13 @@ def _copy_picture(kind: str, value: object) -> Any:
     hint = ""
     if value is None:
         hint = ". For a sample that has fields only, leave image out"
+    elif isinstance(value, (list, tuple)):
+        hint = '. For a list of pictures give the field the kind "images"'
+    elif hasattr(value, "permute"):
+        hint = (
+            ". Pass the path of the file, which stays as it is; or of a float tensor "
+            "tensor.mul(255).byte().permute(1, 2, 0).numpy()"
+        )
     raise ImageError(f"{picture_kind.expected}; got {type(value).__name__}{hint}")
 
 

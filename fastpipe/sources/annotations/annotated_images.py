@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotated_files import files_of_folder, read_by
-from fastpipe.sources.annotations.annotated_pictures import Pictures
+from fastpipe.sources.annotations.annotated_pictures import OTHER_NAME, Pictures
 from fastpipe.sources.annotations.tools.annotated_image import AnnotatedImage
 from fastpipe.sources.annotations.tools.readers import (
     READERS,
@@ -29,10 +29,6 @@ from fastpipe.sources.tables.unlisted import Unlisted
 # The images of a file lie in its folder or in one of so many folders around it.
 _MAX_LEVELS = 3
 BOXES = "boxes"
-_OTHER_NAME = (
-    "files that are called like one picture and name another one: {}; the picture that the file is "
-    "called like counts"
-)
 _ATTRIBUTES = "attributes"
 _TAGS = "tags"
 
@@ -299,7 +295,7 @@ def _path_beside(
         return written_path
     path_of_stem = pictures.in_folder(entry.file.stem, image_folder)
     if path_of_stem is not None and written_path not in (None, path_of_stem):
-        entry.image.remarks[_OTHER_NAME] += 1
+        entry.image.remarks[OTHER_NAME] += 1
     return path_of_stem or written_path
 
 

@@ -119,10 +119,12 @@ _KARPATHY = AnnotationTool(
 )
 TEXT = AnnotationTool(
     "texts",
-    "write a CSV file with a column for the path of the image, and one for the text",
+    "--field caption=txt packs the text of a.txt with a.jpg",
 )
 _DATA = AnnotationTool(
-    "data", "list images and values in a JSONL file, or pass samples to fastpipe.Writer"
+    "data",
+    "--field latent=npy packs the array of a.npy with a.jpg; list images and other values in a JSONL "
+    "file, or pass samples to fastpipe.Writer",
 )
 
 _GROUND_TRUTH_NAME = re.compile(r".*validation_ground_truth\.txt", re.IGNORECASE)

@@ -7,11 +7,12 @@ that boxes are COCO's. Other box formats are in use, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError
+from fastpipe.sources.annotations.box_shares import ShareCheck, cut_shares
 from fastpipe.sources.listing import Assumption, SourceField
 
 # Names of the classes beside "bbox". The first one that an object has counts.
@@ -63,7 +64,8 @@ def make_boxes_value(
         source_field: the field.
 
     Returns:
-        "boxes", left, top, right and bottom each (xyxy), and "labels" where there are classes.
+        "boxes", left, top, right and bottom each (xyxy), or "shares" where these are shares of the
+        image's size; and "labels" where there are classes.
 
     Raises:
         ImageError: a box does not have four numbers.
@@ -77,13 +79,17 @@ def make_boxes_value(
             f"expected boxes of four numbers: x, y, width, height; got {got}"
         ) from None
 
+    box_key = "boxes"
+    if source_field.are_shares:
+        box_key = "shares"
+        boxes_xyxy = [cut_shares(box) for box in boxes_xyxy]
     labels = _categories_in(lists)
     if labels is None:
-        return {"boxes": boxes_xyxy}
+        return {box_key: boxes_xyxy}
     # Classes that are numbers already stay as they are.
     numbers = {name: number for number, name in enumerate(source_field.names)}
     numbered_labels = [numbers.get(label, label) for label in labels]
-    return {"boxes": boxes_xyxy, "labels": numbered_labels}
+    return {box_key: boxes_xyxy, "labels": numbered_labels}
 
 
 def box_corners(box: Sequence[float], box_format: str) -> list[float]:
@@ -103,6 +109,13 @@ def box_corners(box: Sequence[float], box_format: str) -> list[float]:
     return [first, second, third, fourth]
 
 
+def _is_box(value: object) -> bool:
+    """Whether a value is a list of numbers."""
+    if not isinstance(value, list):
+        return False
+    return all(type(number) in (int, float) for number in value)
+
+
 @dataclass
 class Detections:
     """A summary of a column that may hold such objects."""
@@ -110,6 +123,7 @@ class Detections:
     is_certain: bool = True  # all values that are not missing are such objects
     count: int = 0
     names: set[str] = field(default_factory=set)  # the classes that are texts
+    shares: ShareCheck = field(default_factory=ShareCheck)
 
     def add(self, value: object) -> None:
         """Adds one more value."""
@@ -120,6 +134,10 @@ class Detections:
             self.is_certain = False
             return
         self.count += 1
+        boxes = lists["bbox"]
+        if isinstance(boxes, list):
+            for box in filter(_is_box, boxes):
+                self.shares.add(box)
         labels = _categories_in(lists)
         if not isinstance(labels, Sequence) or isinstance(labels, str):
             return
@@ -128,17 +146,29 @@ class Detections:
                 self.names.add(label)
 
 
+class BoxObjects(NamedTuple):
+    """A column whose values are such objects."""
+
+    names: Sequence[str]  # of the classes; empty if they are numbers
+    shares: ShareCheck  # of the boxes, where all values have been read
+
+
 def find_detection_assumptions(
-    columns: Iterable[str], fields: Sequence[SourceField], box_format: str | None
+    detections: Mapping[str, BoxObjects],
+    fields: Sequence[SourceField],
+    box_format: str | None,
 ) -> list[Assumption]:
     """The assumptions on columns with such objects: stored as json, or boxes in COCO's format."""
     assumptions = []
     kinds = {source_field.column: source_field.kind for source_field in fields}
-    for column in columns:
+    for column, box_objects in detections.items():
         kind = kinds.get(column)
-        if kind == "boxes" and box_format is None:
-            text = f"boxes ({column}): left, top, width, height, as COCO has them"
-            assumptions.append(Assumption(text, "--box-format xyxy or cxcywh"))
+        if kind == "boxes":
+            if box_format is None:
+                text = f"boxes ({column}): left, top, width, height, as COCO has them"
+                assumptions.append(Assumption(text, "--box-format xyxy or cxcywh"))
+            if box_objects.shares.are_shares:
+                assumptions.append(box_objects.shares.describe(column))
         elif kind == "json":
             text = (
                 f"boxes: none, though column {column!r} has bbox and classes, and is stored "
@@ -148,24 +178,26 @@ def find_detection_assumptions(
     return assumptions
 
 
-def add_class_names(
+def settle_box_fields(
     fields: Sequence[SourceField],
-    names: Mapping[str, Sequence[str]],
+    detections: Mapping[str, BoxObjects],
     box_format: str | None,
 ) -> tuple[SourceField, ...]:
     """The fields, those of boxes with the box format and the names of their classes.
 
     Args:
         fields: all fields of the source.
-        names: column of boxes -> names of its classes.
+        detections: column of boxes -> what its values are.
         box_format: one of BOX_FORMATS; None if the user gives none.
     """
     settled = []
     for source_field in fields:
-        if source_field.kind == "boxes" and source_field.column in names:
-            class_names = tuple(names[source_field.column]) or source_field.names
+        if source_field.kind == "boxes" and source_field.column in detections:
+            box_objects = detections[source_field.column]
             source_field = source_field._replace(
-                names=class_names, box_format=box_format or ""
+                names=tuple(box_objects.names) or source_field.names,
+                box_format=box_format or "",
+                are_shares=box_objects.shares.are_shares,
             )
         settled.append(source_field)
     return tuple(settled)

@@ -44,6 +44,9 @@ _MAX_SHOWN_CHARACTERS = 200
 
 # Masks of VOC have this number around objects, and where nobody can tell the class.
 _BORDER = 255
+# Such masks have few classes with small numbers. Soft masks have grey levels up to 255 at edges.
+_MAX_BORDERED_CLASS = 127
+_MAX_BORDERED_VALUES = 64
 # VOC's masks of single objects. Their numbers are no classes.
 _OBJECT_MASKS = "SegmentationObject"
 # The start of a PNG, which has the palette.
@@ -307,9 +310,18 @@ def _check_masks(
             continue  # the pack reports that it is damaged
         values.update(np.unique(pixels).tolist())
 
-    # Numbers up to 254 use the whole range of a byte, so 255 is one of them and no border.
     max_class = max(values - {_BORDER}, default=0)
-    if _BORDER in values and 0 < max_class < _BORDER - 1:
+    are_classes = (
+        max_class <= _MAX_BORDERED_CLASS and len(values) <= _MAX_BORDERED_VALUES
+    )
+    if _BORDER in values and max_class > 0 and not are_classes:
+        yield Assumption(
+            f"field {field.name}: the masks hold {len(values)} values up to 255, which look like grey "
+            "levels (probabilities), not like numbers of classes. If they are, write numbers before "
+            "packing, such as 1 where a value is over 127; if 255 is a border, give losses "
+            "ignore_index=255"
+        )
+    elif _BORDER in values and max_class > 0:
         yield Assumption(
             f"field {field.name}: the masks hold 255, as VOC's have it for borders, beside numbers "
             f"up to {max_class}; give losses ignore_index=255"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -10,8 +11,10 @@ from xml.etree import ElementTree
 
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import readable
+from fastpipe.sources.annotations.annotated_pictures import OTHER_NAME
 from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.annotations.voc_annotation import Annotation, parse_annotation
+from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import SourcePath, names_in, open_unchanged
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import pick_split
@@ -74,6 +77,12 @@ def list_voc(
     ]
     listing = list_rows(folder, rows, fields, place=folder.name)
     assumed = _find_assumptions(annotations)
+    annotation_of_name = {}
+    for name in names:
+        entry = annotation_by_name.get(name)
+        if isinstance(entry, Annotation):
+            annotation_of_name[name] = entry
+    assumed += _find_name_assumptions(annotation_of_name, files_of_stem)
     if split_names is None:
         assumed += _images_without_annotation(annotation_by_name, files_of_stem)
     return replace(listing, assumed=tuple(assumed))
@@ -170,17 +179,67 @@ def _voc_row(
 def _image_path(
     name: str, annotation: Annotation, files_of_stem: Mapping[str, Sequence[str]]
 ) -> str:
-    """The path of an image in its folder; the parameters are those of `_voc_row`."""
+    """The path of an image in its folder; the parameters are those of `_voc_row`.
+
+    In VOC, an image has the name of its annotation. Else the name that is written counts.
+    """
     path = annotation.filename
+    named_alike = _pictures_of_stem(name, files_of_stem)
+    if len(named_alike) == 1:
+        return named_alike[0]
+    if _names_other_picture(name, annotation, files_of_stem):
+        return f"{name}.jpg"
     if "/" in path or path in files_of_stem.get(Path(path).stem, ()):
         return path
-    # Many tools leave out its ending, or write another file's name. In VOC, an image has the name
-    # of its annotation.
+    # Many tools leave out its ending.
     for stem in (path, name):
         files = files_of_stem.get(stem, ())
         if len(files) == 1:
             return files[0]
     return path or f"{name}.jpg"
+
+
+def _pictures_of_stem(
+    stem: str, files_of_stem: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """The pictures of a name without its ending."""
+    return [file for file in files_of_stem.get(stem, ()) if is_picture(file)]
+
+
+def _names_other_picture(
+    name: str, annotation: Annotation, files_of_stem: Mapping[str, Sequence[str]]
+) -> bool:
+    """Whether an annotation is called like one picture, and names another one that exists."""
+    parts = split_written_path(annotation.filename)
+    if not parts or not _pictures_of_stem(name, files_of_stem):
+        return False
+    # The ending may be left out.
+    stem = parts[-1] if parts[-1] in files_of_stem else Path(parts[-1]).stem
+    return stem != name and bool(_pictures_of_stem(stem, files_of_stem))
+
+
+def _find_name_assumptions(
+    annotations: Mapping[str, Annotation], files_of_stem: Mapping[str, Sequence[str]]
+) -> list[Assumption]:
+    """Says which pictures were taken where the names of annotations leave it open."""
+    other_count = 0
+    path_counts: Counter[str] = Counter()
+    for name, annotation in annotations.items():
+        path_counts[_image_path(name, annotation, files_of_stem)] += 1
+        if _names_other_picture(name, annotation, files_of_stem):
+            other_count += 1
+
+    assumed: list[Assumption] = []
+    if other_count:
+        assumed.append(Assumption(OTHER_NAME.format(f"{other_count:,}")))
+    shared_paths = [path for path, count in path_counts.items() if count > 1]
+    if shared_paths:
+        text = (
+            f"pictures that several annotations name: {len(shared_paths):,}, such as "
+            f"{readable(shared_paths[0])}; each annotation is a sample of its own"
+        )
+        assumed.append(Assumption(text))
+    return assumed
 
 
 def _find_assumptions(annotations: Sequence[Annotation]) -> list[Assumption]:

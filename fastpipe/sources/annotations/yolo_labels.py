@@ -68,8 +68,7 @@ class LabelReader:
                 numbers = tuple(map(float, words))
                 label = self._parse_class(numbers[0])
                 box, points, polygon = self._parse_shape(numbers)
-                if self._drops_bad_lines and _is_in_pixels(box):
-                    raise ValueError
+                in_pixels = _is_in_pixels(box)
             except ValueError:
                 if self._drops_bad_lines:
                     bad_line_count += 1
@@ -78,6 +77,15 @@ class LabelReader:
                     f"{file_name}, line {number}: {self._describe_line(words)}, got "
                     f"{line[:60]!r}; {KEEP_IMAGE}"
                 ) from None
+            if in_pixels and self._drops_bad_lines:
+                bad_line_count += 1
+                continue
+            if in_pixels:
+                raise ValueError(
+                    f"{file_name}, line {number}: expected shares of the image, from 0 to 1, got "
+                    f"{line[:60]!r}, which looks like pixels: divide x and width by the image's width, "
+                    "y and height by its height"
+                )
             # Tools write a box twice by mistake. Ultralytics leaves out the second, too.
             if numbers in earlier_lines:
                 self._repeated_line_count += 1

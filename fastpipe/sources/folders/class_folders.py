@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -17,6 +17,7 @@ from fastpipe.sources.annotations.sidecar_files import (
     refuse_masks,
     refuse_unread_data,
 )
+from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.file_formats import MANIFESTS, format_of
 from fastpipe.sources.files import SourcePath, files_below, names_in, state_or_problem
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES, numbers_as_texts
@@ -28,6 +29,11 @@ from fastpipe.sources.folders.folder_roles import (
     refuse_roles,
 )
 from fastpipe.sources.folders.nested_folders import check_nested_folders
+from fastpipe.sources.folders.paired_folders import assume_no_pairs
+from fastpipe.sources.folders.sidecar_fields import (
+    list_with_sidecars,
+    take_sidecars,
+)
 from fastpipe.sources.folders.split_classes import classes_outside_training
 from fastpipe.sources.folders.splits import (
     first_paths,
@@ -282,17 +288,28 @@ def _split_of_table(name: str) -> str:
     return meaning_of_split(words)
 
 
-def list_class_folders(folders: ClassFolders, *, are_classes: bool = False) -> Listing:
+def list_class_folders(
+    folders: ClassFolders,
+    columns: Sequence[FieldColumn] | None = None,
+    *,
+    are_classes: bool = False,
+) -> Listing:
     """All images: with labels if there are class folders, else without.
+
+    `columns` are the fields that files beside the images have.
 
     Raises:
         PackError: they are images and their masks, or there is a folder without an image, and the
             user does not say that the folders are classes (`are_classes`).
     """
     root = folders.root
-    labelled_paths = in_class_folders(root, folders.folders)
+    hidden_folders = set[str]()
+    labelled_paths = in_class_folders(root, folders.folders, hidden_folders)
     other_paths = ((name, NO_LABEL) for name in folders.files)
     sources = list(sources_at(root, chain(labelled_paths, other_paths)))
+    sidecars = None
+    if columns:
+        sidecars = take_sidecars(root, sources, columns)
     # A folder of pickles or arrays has no images, whatever the user says of its folders.
     refuse_unread_data(root, sources)
     if not are_classes:
@@ -301,23 +318,44 @@ def list_class_folders(folders: ClassFolders, *, are_classes: bool = False) -> L
         root, sources, folders.classes, are_classes=are_classes
     )
     leave_out_lists(sources, folders.files)
+    if not are_classes and folders.class_of is None:
+        left_out += assume_no_pairs(sources, folders.classes)
     classes = folders.classes
-    assumed = [*folders.assumed, *left_out]
+    assumed = [*folders.assumed, *left_out, *assume_hidden_left_out(hidden_folders)]
     if folders.class_of is not None:
         classes = label_by_path(
             sources, folders.class_of, folders.unfit, classes or None
         )
         assumed += numbers_as_texts(classes)
-    return Listing(root, classes, sources, folders.stray, assumed=tuple(assumed))
+    listing = Listing(root, classes, sources, folders.stray, assumed=tuple(assumed))
+    if sidecars is None:
+        return listing
+    return list_with_sidecars(listing, sidecars)
 
 
 def in_class_folders(
-    root: SourcePath, folders: Iterable[tuple[int, str]]
+    root: SourcePath,
+    folders: Iterable[tuple[int, str]],
+    hidden_folders: set[str] | None = None,
 ) -> Iterator[tuple[str, int]]:
-    """Path and label of each file in class folders, which are labels and names."""
+    """Path and label of each file in class folders, which are labels and names.
+
+    `hidden_folders` gets the paths of the folders that are passed over, for a dot in their names.
+    """
     for label, name in folders:
-        for path in files_below(root, name):
+        for path in files_below(root, name, hidden_folders=hidden_folders):
             yield path, label
+
+
+def assume_hidden_left_out(hidden_folders: Collection[str]) -> list[Assumption]:
+    """Says how many folders in class folders were passed over, as their names begin with a dot."""
+    if not hidden_folders:
+        return []
+    text = (
+        f"folders whose names begin with a dot: {len(hidden_folders):,}, such as "
+        f"{readable(min(hidden_folders))}; they are left out"
+    )
+    return [Assumption(text)]
 
 
 def sources_at(root: SourcePath, paths: Iterable[tuple[str, int]]) -> Iterator[Source]:

@@ -13,7 +13,10 @@ from fastpipe.sources.annotations.annotation_files import (
     recognise_unread_tool,
     refuse_tool,
 )
-from fastpipe.sources.annotations.annotation_folders import is_called_images
+from fastpipe.sources.annotations.annotation_folders import (
+    find_label_kind,
+    is_called_images,
+)
 from fastpipe.sources.file_formats import UNREAD_ENDINGS, in_both_cases, unread_remedy
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.folders.doubtful_classes import (
@@ -26,6 +29,7 @@ from fastpipe.sources.folders.folder_roles import (
     enter_only_folders,
     find_class_root,
     has_pictures,
+    is_called_target,
     refuse_split_parts,
 )
 from fastpipe.sources.folders.nested_folders import check_nested_folders
@@ -37,6 +41,7 @@ from fastpipe.sources.folders.splits import (
     split_of_name,
 )
 from fastpipe.sources.listing import Assumption
+from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 
@@ -106,12 +111,45 @@ def check_class_folders(
     elif folders:
         if not are_classes:
             yield from check_nested_folders(root, folders)
-        splits = split_folders(root / folders[0], names_in(root / folders[0], FEW))
+        names_in_first = names_in(root / folders[0], FEW)
+        splits = split_folders(root / folders[0], names_in_first)
         if splits:
             yield Assumption(
                 f"the folders {first_paths(splits)} in the class folders are no splits: all "
                 "are packed together"
             )
+        split = next(iter(splits), "")
+        if "train" in splits:
+            split = "train"
+        yield from _masks_in_classes(root / folders[0], names_in_first, split)
+
+
+def _masks_in_classes(
+    class_folder: SourcePath, names: Names, split: str
+) -> Iterator[Assumption]:
+    """Says that folders in a class folder, such as ground_truth of MVTec, may hold masks.
+
+    Args:
+        class_folder: one of several.
+        names: the names in it.
+        split: of the class folder, if it has splits; else "".
+    """
+    masks: list[str] = []
+    for name in names.folders:
+        if is_called_target(name) and find_label_kind(class_folder / name) == "masks":
+            masks.append(name)
+    if not masks:
+        return
+    remedy = "move them elsewhere"
+    if split:
+        folder = quote_for_shell(str(class_folder))
+        remedy += (
+            f", or pack one folder alone: fastpipe pack {folder} DST --split {split}"
+        )
+    yield Assumption(
+        f"the folders {first_paths(masks)} in the class folders are called like masks, and their "
+        f"pictures are packed as those of the classes. To leave them out, {remedy}"
+    )
 
 
 def _check_split_names(

@@ -15,7 +15,11 @@ from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.splits import first_paths, split_of_name
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
+from fastpipe.sources.path_labels import (
+    FOLDER_PATTERN,
+    LABEL_PATTERN,
+    LAST_FOLDER_PATTERN,
+)
 
 # At most this many class folders are looked into. Behind a URL each is a request.
 _MAX_FOLDERS = 100
@@ -23,6 +27,7 @@ _MAX_REMOTE_FOLDERS = 1
 # So many names show that a folder holds folders alone, as it holds few then.
 _MAX_NAMES = 16
 _BY_FOLDER = f"{LABEL_PATTERN} '{FOLDER_PATTERN}'"
+_BY_LAST_FOLDER = f"{LABEL_PATTERN} '{LAST_FOLDER_PATTERN}'"
 
 
 def check_nested_folders(
@@ -39,20 +44,16 @@ def check_nested_folders(
     looked_into = folders[::step][:max_folders]
     inner_by_folder: dict[str, list[str]] = {}
     for folder in looked_into:
-        names = names_in(root / folder, _MAX_NAMES)
-        if names.folders and not names.files:
-            inner_by_folder[folder] = names.folders
-    inner_names: set[str] = set()
+        inner_folders = _folders_without_images(root, folder)
+        if inner_folders:
+            inner_by_folder[folder] = inner_folders
+    paths: list[str] = []
     for inner_folders in inner_by_folder.values():
-        inner_names.update(inner_folders)
+        paths += inner_folders
+    inner_names = {path.rpartition("/")[2] for path in paths}
     if not _may_be_classes(inner_names):
         return
 
-    paths = [
-        f"{folder}/{inner}"
-        for folder, inner_folders in inner_by_folder.items()
-        for inner in inner_folders
-    ]
     holders = first_paths(inner_by_folder)
     # Digits may have a folder for each writer, which are the same in all of them.
     are_distinct = len(inner_names) == len(paths)
@@ -64,11 +65,35 @@ def check_nested_folders(
             f"{_BY_FOLDER} takes the folder of each image as its class, such as "
             f"{readable(paths[0])}. {AS_CLASSES} takes {first_paths(folders)}"
         )
+    text = f"classes: the first folders; {holders} hold folders ({first_paths(paths)}) and no images"
+    if are_distinct:
+        yield Assumption(
+            f"{text}. {_BY_FOLDER} takes the folder of each image as its class",
+            f"{AS_CLASSES} or {_BY_FOLDER}",
+        )
+        return
+    # The first folders may be domains, such as photo and sketch, which have the same classes.
     yield Assumption(
-        f"classes: the first folders; {holders} hold folders ({first_paths(paths)}) and no images. "
-        f"{_BY_FOLDER} takes the folder of each image as its class",
-        f"{AS_CLASSES} or {_BY_FOLDER}",
+        f"{text}. {_BY_LAST_FOLDER} takes the last folder of each image as its class; {_BY_FOLDER} "
+        "takes all of its folders, as one name",
+        f"{AS_CLASSES} or {_BY_LAST_FOLDER}",
     )
+
+
+def _folders_without_images(root: SourcePath, folder: str) -> list[str]:
+    """The paths of the folders in a folder that holds no files; [] if it holds files.
+
+    A folder between is passed: of amazon/images/bike and amazon/images/mug, amazon has these two.
+    """
+    names = names_in(root / folder, _MAX_NAMES)
+    if names.files:
+        return []
+    paths = [f"{folder}/{name}" for name in names.folders]
+    if len(paths) == 1:
+        inner = names_in(root / paths[0], _MAX_NAMES)
+        if inner.folders and not inner.files:
+            return [f"{paths[0]}/{name}" for name in inner.folders]
+    return paths
 
 
 def _may_be_classes(inner_names: Collection[str]) -> bool:

@@ -60,8 +60,15 @@ def open_data(
         )
 
     path = dataset_folder(place)
+    try:
+        has_description = (path / DATASET_FILE).exists()
+    except PermissionError as problem:
+        raise DatasetError(
+            closed_folder(problem)
+            or f"{readable(path)} cannot be read: permission denied"
+        ) from problem
     # This is the usual case, and imports no module of the scan.
-    if (path / DATASET_FILE).exists():
+    if has_description:
         try:
             index = PackedIndex(path, version=version, max_pixels=max_pixels)
         except DatasetError:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fastpipe.dataset.format.layout import MAX_CLASSES
-from fastpipe.errors import ImageError, PackError
+from fastpipe.errors import ImageError, PackError, readable
+from fastpipe.sources.annotations.box_shares import ShareCheck, cut_shares
 from fastpipe.sources.annotations.detections import box_corners
 from fastpipe.sources.field_values import parse_list
 from fastpipe.sources.files import SourcePath
@@ -107,8 +108,7 @@ class BoxTable:
         self._has_one_box_a_row = True
         # A cell lists classes, which are no label of their image.
         self._has_class_list = False
-        self._has_fraction = False  # of the numbers of all boxes
-        self._largest = 0.0  # of the absolute values of these numbers
+        self._shares = ShareCheck()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -239,6 +239,9 @@ class BoxTable:
                 "background"
             )
             self.boxes.assumed.append(Assumption(text))
+        if self._shares.are_shares and self.box_field is not None:
+            columns = ", ".join(map(readable, self.boxes.columns))
+            self.boxes.assumed.append(self._shares.describe(columns))
         if self._may_have_image_labels:
             text = (
                 f"labels: none, though each image has one box, and column {self.class_column!r} "
@@ -307,9 +310,8 @@ class BoxTable:
         for number, name in enumerate(self.names):
             if name:
                 label_numbers[name] = number
-        # Boxes are shares of the image's size where no number of the whole table is above 1.
         box_key = "boxes"
-        if self._has_fraction and self._largest <= 1:
+        if self._shares.are_shares:
             box_key = "shares"
         # A label is of an image. Where images have several rows, classes are of boxes alone.
         has_image_labels = (
@@ -337,6 +339,8 @@ class BoxTable:
                     values[name] += field_values
 
             if self.box_field is not None:
+                if self._shares.are_shares:
+                    boxes = [cut_shares(box) for box in boxes]
                 detection: dict[str, Any] = {box_key: boxes}
                 if self.class_column is not None:
                     numbers = [label_numbers.get(label, label) for label in labels]
@@ -393,11 +397,8 @@ class BoxTable:
             if filled:
                 boxes.append([float(str(cell)) for cell in filled])
 
-        # Whether boxes are shares of the image's size shows only in the numbers of all boxes.
         for box in boxes:
-            self._largest = max(self._largest, *map(abs, box))
-            if not all(number.is_integer() for number in box):
-                self._has_fraction = True
+            self._shares.add(box)
         return [box_corners(box, self.boxes.form) for box in boxes]
 
     def _read_labels(self, row: Row, box_count: int) -> list[int | str]:

@@ -6,19 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError
+from fastpipe.sources.annotations.detections import BoxObjects
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.member_fields import MOST_FIELDS
 from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.settled_fields import settle_fields
 from fastpipe.sources.tables.box_rows import BoxColumns, as_lists, table_without_boxes
-from fastpipe.sources.tables.column_kinds import ColumnSummary
+from fastpipe.sources.tables.column_kinds import FLAGS, ColumnSummary
 from fastpipe.sources.tables.likely import are_captions, find_column_assumptions
 from fastpipe.sources.tables.manifest_columns import Manifest
 from fastpipe.sources.tables.rows import Row, Rows, rows_of
 from fastpipe.sources.tables.split_column import SplitColumn
 from fastpipe.sources.tables.table_boxes import describe_box_table, find_number_columns
 from fastpipe.sources.tables.table_masks import MaskTable
+
+_CONFIDENCE = "confidence"
 
 
 class ImageRows(NamedTuple):
@@ -163,17 +166,19 @@ def settle_rows(
     options = manifest.options
     summaries = manifest.summaries
     texts = {}  # column -> all different texts in it
-    # Columns whose values are objects with boxes -> the names of their classes.
+    # Columns whose values are objects with boxes -> what these are.
     detections = {}
     for column, values in summaries.items():
         texts[column] = values.texts
         if values.detections.is_certain and values.detections.count:
-            detections[column] = sorted(values.detections.names)
+            names = sorted(values.detections.names)
+            detections[column] = BoxObjects(names, values.detections.shares)
     assumed = list(find_column_assumptions(field_values, columns, options))
     settled, assumed_of_fields = settle_fields(
         columns, texts, detections, options, manifest.table
     )
     assumed += assumed_of_fields
+    assumed += _assume_confidence(manifest, columns, split)
     _check_field_count(manifest, settled.fields)
 
     label = columns.label
@@ -192,6 +197,33 @@ def settle_rows(
         if source_field.kind == "boxes":
             no_boxes[source_field.name] = {"boxes": []}
     return ImageRows(Rows(begin), settled.fields, no_boxes, label, assumed)
+
+
+def _assume_confidence(
+    manifest: Manifest, columns: ColumnChoice, split: SplitColumn | None
+) -> list[Assumption]:
+    """Says that rows of an image with several may name classes that it does not show.
+
+    Open Images' labels of images have a confidence of 0 where a person has said so.
+    """
+    summaries = manifest.summaries
+    if not columns.image or summaries[columns.image].are_all_different:
+        return []
+    for column, values in summaries.items():
+        is_confidence = column.strip().lower() == _CONFIDENCE
+        if not is_confidence or values.flags not in ({0}, {0, 1}):
+            continue
+        count = 0
+        for row in manifest.read_rows():
+            text = str(row.values.get(column)).strip().lower()
+            if FLAGS.get(text) == 0 and (split is None or split.has(row.values)):
+                count += 1
+        text = (
+            f"rows: {count:,} have 0 in column {column!r}; in Open Images this means that the class is "
+            "not in the picture. To leave them out, remove these rows from the table"
+        )
+        return [Assumption(text)] if count else []
+    return []
 
 
 def _check_field_count(manifest: Manifest, fields: Sequence[SourceField]) -> None:

@@ -326,11 +326,11 @@ def _compare_with_training(
     if not classes or are_own_numbers(classes):
         return []
     for table in training_tables(path):
-        labels = _labels_in_table(table, kind, columns, options)
-        if not labels:
+        training_classes = _classes_in_table(table, kind, columns, options)
+        if not training_classes:
             continue
         # The table of the training may have more classes, if they come behind these.
-        if sorted(labels)[: len(classes)] == classes:
+        if training_classes[: len(classes)] == classes:
             return []
         text = (
             f"classes: those of {readable(path.name)} alone, with other numbers than those of "
@@ -339,7 +339,7 @@ def _compare_with_training(
         names_file = table
         # The lines of a list have images and classes, so --classes-from cannot read it.
         if table.suffix.lower() in LISTS:
-            class_list = find_class_list(path.parent, labels.union(classes))
+            class_list = find_class_list(path.parent, {*training_classes, *classes})
             if class_list is None:
                 remedy = "write the names of all classes into a file, one on each line"
                 return [Assumption(f"{text}; {remedy}", "--classes-from FILE")]
@@ -348,10 +348,10 @@ def _compare_with_training(
     return []
 
 
-def _labels_in_table(
+def _classes_in_table(
     table: SourcePath, kind: str, columns: ColumnChoice, options: SourceOptions
-) -> set[str]:
-    """The names of the classes in another table; none if it has no such columns."""
+) -> list[str]:
+    """The names of the classes in another table, by number; none if it has no such columns."""
     names: Mapping[str, str] = {}
     descriptions = read_descriptions(table.parent)
     if descriptions is not None:
@@ -359,9 +359,11 @@ def _labels_in_table(
     labels = set()
     try:
         reader = choose_reader(table, kind, options)
+        if reader.classes is not None:
+            return list(reader.classes)
         for row in rows_of(reader.read_rows(), columns, typed=kind != "csv"):
             if isinstance(row.label, str):
                 labels.add(names.get(row.label, row.label))
     except PackError:
-        return set()  # it is another kind of table
-    return labels
+        return []  # it is another kind of table
+    return sorted(labels)

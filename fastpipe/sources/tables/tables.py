@@ -14,7 +14,8 @@ from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.distribution import install_extra
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotations.detections import Detections
+from fastpipe.sources.annotations.box_shares import ShareCheck
+from fastpipe.sources.annotations.detections import BoxObjects, Detections
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Group, Listing, Source
@@ -124,13 +125,17 @@ class _Scan:
     tables: dict[str, Table] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
 
-    def all_detections(self) -> dict[str, Sequence[str]]:
+    def all_detections(self) -> dict[str, BoxObjects]:
         """The columns with boxes, and the names of their classes, by the schema or the values."""
-        detections = dict(self.detections)
+        detections = {}
+        for column, names in self.detections.items():
+            detections[column] = BoxObjects(names, ShareCheck())
         for column, categories in self.categories.items():
-            has_names = bool(detections.get(column))  # in the schema
-            if categories.is_certain and categories.count and not has_names:
-                detections[column] = sorted(categories.names)
+            if not categories.is_certain or not categories.count:
+                continue
+            # Names in the schema go first.
+            names = self.detections.get(column) or sorted(categories.names)
+            detections[column] = BoxObjects(names, categories.shares)
         return detections
 
 
@@ -154,6 +159,7 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
         assumed += find_column_assumptions(scan.known, columns, options)
         return _list_image_files(root, paths, columns, assumed, options)
 
+    _reject_shares(columns, readable(str(root)))
     # These options are about image files, and the images lie in the table itself.
     options_of_files = {
         "--image-root": options.image_root,
@@ -185,6 +191,18 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
         tables=scan.tables,
         columns=columns,
     )
+
+
+def _reject_shares(columns: ColumnChoice, table: str) -> None:
+    """PackError: boxes are shares, and the sizes of the images are not known where they are read."""
+    for source_field in columns.fields:
+        if source_field.are_shares:
+            column = source_field.column
+            raise PackError(
+                f"{table}: the boxes in column {column!r} have no number above 1, as shares of the "
+                "image's size have; expected pixels, for the images lie in the table. Write pixels "
+                f"into the column, or store it as it is: --field {source_field.name}={column}:json"
+            )
 
 
 def _assumed_of_fields(

@@ -14,7 +14,8 @@ from pathlib import PurePosixPath
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.sidecar_files import leave_out_sidecar_files
-from fastpipe.sources.files import SourcePath
+from fastpipe.sources.files import SourcePath, find_hidden_folder
+from fastpipe.sources.folders.class_folders import assume_hidden_left_out
 from fastpipe.sources.folders.doubtful_classes import (
     numbers_as_texts,
     parts_as_classes,
@@ -121,6 +122,7 @@ def list_folders(
     else:
         refuse_split(root, split)
     labels = {name: label for label, name in enumerate(names)}
+    hidden_folders = set[str]()
 
     def relabel_source(source: Source) -> Source | None:
         """The source with its label, and its path without the folders around the classes."""
@@ -137,6 +139,10 @@ def list_folders(
                 return None
         parts = parts[num_outer:]
         path = path_in_source(archive, "/".join(parts))
+        hidden_folder = find_hidden_folder(path)
+        if hidden_folder and parts[0] in labels:
+            hidden_folders.add(hidden_folder)
+            return None
         if len(parts) > 1 and parts[0] in labels:
             return source._replace(path=path, label=labels[parts[0]])
         # An image that lies in a split itself has no class.
@@ -148,6 +154,7 @@ def list_folders(
     replace_sources(files.sources, relabel_source)
     assumed = _find_assumptions(names, folders, num_outer)
     assumed += _assume_images_of_one_key(files.sources)
+    assumed += assume_hidden_left_out(hidden_folders)
     assumed += leave_out_sidecar_files(root, files.sources, names, are_classes=True)
     return Listing(root, names, files.sources, stray, assumed=tuple(assumed))
 

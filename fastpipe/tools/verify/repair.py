@@ -198,9 +198,12 @@ def _listing_of_pack(
             f"index.npy and the files in {FIELDS_FOLDER} can be repaired if all shards are intact"
         )
     # The digest of the listing was recorded: with the same sources, packing makes the same bytes.
-    current = list_sources(
-        source, options.seed, shuffle=options.shuffle, options=options.source
-    )
+    try:
+        current = list_sources(
+            source, options.seed, shuffle=options.shuffle, options=options.source
+        )
+    except PackError as problem:
+        raise _other_split_error(path, source, options, problem) from problem
     expected = pack["source"]["xxh3_128"]
     if current.digest() == expected:
         return current
@@ -214,6 +217,22 @@ def _listing_of_pack(
     raise PackError(
         f"{current.root} differs from the source of {path}: "
         f"{_describe_difference(info, pack, current)}. {hint}Restore the source, or {_ANEW}"
+    )
+
+
+def _other_split_error(
+    path: Path, source: SourcePath, options: PackOptions, problem: PackError
+) -> PackError:
+    """The error of listing a source, with what the dataset was packed of where splits are the cause."""
+    if problem.option != "split":
+        return problem
+    split = options.source.split
+    if split is None:
+        expected = "of a folder without splits: pass the folder of its split"
+    else:
+        expected = f"with --split {split}: pass the folder that holds the splits"
+    return PackError(
+        f"{path} was packed {expected}; got {readable(source)}: {problem}",
     )
 
 

@@ -410,6 +410,49 @@ def test_images_without_an_annotation(tmp_path: Path) -> None:
     assert re.fullmatch(text, left_out)
 
 
+OTHER_PICTURE = (
+    "files that are called like one picture and name another one: {}; the picture that the file is "
+    "called like counts"
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "other_count"),
+    [(("001.jpg", "000.jpg"), 2), (("001", "D:\\old\\001.jpg"), 1)],
+)
+@becomes(
+    "VOC: 000.xml that names 001.jpg, as after renaming",
+    "the picture that the file is called like counts; the files are counted",
+)
+def test_stale_names_of_voc(tmp_path: Path, names: tuple[str, str], other_count: int) -> None:
+    """Names in a circle, or several files with one name."""
+    source = write_voc(tmp_path / "voc", thing("a", (1, 1, 9, 9)), thing("a", (1, 1, 5, 5)))
+    for number, name in enumerate(names):
+        file = source / f"Annotations/{number:03d}.xml"
+        file.write_text(file.read_text().replace(f"{number:03d}.jpg", name))
+    boxes, assumed = packed(tmp_path, source)
+    assert boxes["000.jpg"][0].tolist() == [[0, 0, 9, 9]]
+    assert boxes["001.jpg"][0].tolist() == [[0, 0, 5, 5]]
+    assert assumed == [FROM_ONE, OTHER_PICTURE.format(other_count)]
+
+
+@becomes(
+    "VOC: several files, called like no picture, that name one",
+    "a sample each; the summary counts such pictures",
+)
+def test_files_of_voc_for_one_picture(tmp_path: Path) -> None:
+    source = write_voc(tmp_path / "voc", thing("a", (1, 1, 9, 9)), thing("a", (1, 1, 5, 5)))
+    second = source / "Annotations/001.xml"
+    (source / "Annotations/copy.xml").write_text(second.read_text())
+    boxes, assumed = packed(tmp_path, source)
+    assert boxes["001.jpg"][0].tolist() == [[0, 0, 5, 5]]
+    assert boxes["001.jpg#2"][0].tolist() == [[0, 0, 5, 5]]
+    assert assumed[1:] == [
+        "pictures that several annotations name: 1, such as 001.jpg; each annotation is a sample of "
+        "its own"
+    ]
+
+
 @becomes("VOC, truncated, occluded, pose and parts of objects", "left out; the summary names them")
 def test_attributes_of_objects(tmp_path: Path) -> None:
     part = "<part><name>head</name></part>"

@@ -99,6 +99,27 @@ def test_classes_in_folders_of_groups(tmp_path: Path) -> None:
     ).assumed
 
 
+@becomes(
+    "Office-31, PACS: `amazon/images/bike/1.jpg`, `photo/dog/1.jpg`, the same in other domains",
+    "the first folders; it is said, with the option for the last folders",
+    "--label-pattern '([^/]+)/[^/]*$'",
+)
+@pytest.mark.parametrize("between", ["/", "/images/"])
+def test_classes_in_folders_of_domains(tmp_path: Path, between: str) -> None:
+    domains = ("amazon", "dslr")
+    paths = [f"{domain}{between}{name}/1.jpg" for domain in domains for name in ("bike", "mug")]
+    source = photos(tmp_path / "src", *paths)
+    (text,) = assumed(fastpipe.pack(source, tmp_path / "packed"))
+    assert text.startswith(
+        f"classes: the first folders; amazon, dslr hold folders (amazon{between}bike"
+    )
+    assert "takes the last folder of each image as its class;" in text
+    option = "([^/]+)/[^/]*$"
+    assert text.endswith(f"--label-pattern '{option}')")
+    fastpipe.pack(source, tmp_path / "packed", label_pattern=option, overwrite=True)
+    assert labels(tmp_path) == {path: path.split("/")[-2] for path in paths}
+
+
 def test_folders_that_all_classes_have_are_no_classes(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "0/writer1/1.png", "0/writer2/1.png", "1/writer1/1.png")
     (text,) = assumed(fastpipe.pack(source, tmp_path / "packed"))

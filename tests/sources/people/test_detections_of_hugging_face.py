@@ -13,6 +13,7 @@ from support.sources.people import assumed, photos
 from support.sources.tables import jpegs, pa, pq, write_table
 
 import fastpipe
+from fastpipe.errors import PackError
 
 ROWS = {"a.jpg": ([[1, 2, 3, 4], [5, 6, 7, 8]], ["dog", "cat"]), "b.jpg": ([], [])}
 NUMBERS = {"dog": 5, "cat": 3}
@@ -120,6 +121,41 @@ def test_names_of_features(tmp_path: Path, style: str) -> None:
     assert {
         tuple(labels.tolist()) for _, labels in by_path(tmp_path / "packed", "boxes").values()
     } == {(5, 3), ()}
+
+
+@becomes(
+    "objects whose boxes are shares of the image's size",
+    "boxes in pixels, and it is said; where the images lie in the table, refused",
+)
+@pytest.mark.parametrize("form", ["plain", "more", "dicts"])
+def test_shares_in_objects(tmp_path: Path, form: str) -> None:
+    root = photos(tmp_path / "src", "a.jpg", "b.jpg")
+    value: Any = {"bbox": [[0.1, 0.1, 0.4, 0.4]], "categories": [0]}
+    if form != "plain":
+        value["area"] = [0.16]
+    if form == "dicts":
+        value = [{part: entries[0] for part, entries in value.items()}]
+    rows = [{"file_name": name, "objects": value} for name in ("a.jpg", "b.jpg")]
+    (root / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    summary = fastpipe.pack(root, tmp_path / "packed", fields=["boxes=objects:boxes"])
+    assert assumed(summary) == [
+        IS_COCO,
+        "boxes (objects): shares of the image's width and height, for no number is above 1",
+    ]
+    for boxes, labels in by_path(tmp_path / "packed", "boxes").values():
+        assert boxes.tolist() == [pytest.approx([4, 3, 20, 15])]
+        assert labels.tolist() == [0]
+
+    paths = root / "paths.parquet"
+    pq.write_table(pa.table({"image": ["a.jpg", "b.jpg"], "objects": [value] * 2}), paths)
+    fastpipe.pack(paths, tmp_path / "packed", fields=["boxes=objects:boxes"], overwrite=True)
+    for boxes, _ in by_path(tmp_path / "packed", "boxes").values():
+        assert boxes.tolist() == [pytest.approx([4, 3, 20, 15])]
+
+    table = write_table(tmp_path / "a.parquet", jpegs(2), objects=[value] * 2)
+    with pytest.raises(PackError, match=r"no number above 1, as shares of the image's size"):
+        fastpipe.pack(table, tmp_path / "none", fields=["boxes=objects:boxes"])
+    fastpipe.pack(table, tmp_path / "json", fields=["boxes=objects:json"])
 
 
 @becomes(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.sources.becomes import becomes
-from support.sources.people import photos
+from support.sources.people import assumed, photos
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -112,3 +112,61 @@ def test_json_in_the_folder_of_labels(tmp_path: Path) -> None:
     (source / "labels" / "det_20" / "det_train.json").write_text("[]")
     with pytest.raises(PackError, match="holds images beside labels, which has no masks, no texts"):
         fastpipe.pack(source, tmp_path / "packed")
+
+
+@becomes(
+    "pairs: `high/1.png` beside `low/1.png`; `A/`, `B/`, `label/`; `rgb/`, `depth/`",
+    "classes; that their pictures have the same names, and what to do with pairs, is said",
+    "a CSV file with --field target=COLUMN:image",
+)
+@pytest.mark.parametrize("folders", [("high", "low"), ("A", "B", "label")])
+def test_pairs_of_pictures(tmp_path: Path, folders: tuple[str, ...]) -> None:
+    names = [f"{folder}/{number}.png" for folder in folders for number in range(3)]
+    source = photos(tmp_path / "src", *names)
+    summary = fastpipe.pack(source, tmp_path / "packed")
+    assert summary.info["classes"] == list(folders)
+    (text,) = assumed(summary)
+    assert text.startswith(
+        f"classes: the folders {', '.join(folders)}, whose pictures have the same names in each. "
+        "If pictures of one name belong together, list each image with the others in a CSV file"
+    )
+    assert text.endswith("(--format imagefolder)")
+    summary = fastpipe.pack(source, tmp_path / "packed", format="imagefolder", overwrite=True)
+    assert assumed(summary) == []
+
+
+@becomes(
+    "classes that each number their pictures from 0: `cat/0.png`, `dog/0.png`",
+    "classes; the same is said of two or three of them, and nothing of more",
+    "--format imagefolder",
+)
+def test_classes_with_numbered_pictures(tmp_path: Path) -> None:
+    many = [f"{name}/{number}.png" for name in ("ant", "bee", "cat", "dog") for number in range(3)]
+    few = many[:-6]
+    other_names = [*few[:-1], "bee/7.png"]
+    one_more = [*few, "bee/3.png"]
+    for number, paths in enumerate((many, other_names, one_more, few[:2] + few[3:5])):
+        source = photos(tmp_path / f"src-{number}", *paths)
+        assert assumed(fastpipe.pack(source, tmp_path / f"packed-{number}")) == []
+    source = photos(tmp_path / "few", *few)
+    (text,) = assumed(fastpipe.pack(source, tmp_path / "packed"))
+    assert text.startswith("classes: the folders ant, bee, whose pictures have the same names")
+
+
+@becomes(
+    "MVTec's root: `bottle/train/good/`, `bottle/test/broken/`, `bottle/ground_truth/broken/0_mask.png`",
+    "the objects as classes; that the masks are packed as pictures is said, with a command without them",
+    "bottle --split train",
+)
+def test_masks_in_class_folders(tmp_path: Path) -> None:
+    folders = ("train/good", "test/broken", "ground_truth/broken")
+    paths = [f"{name}/{folder}/0.png" for name in ("bottle", "cable") for folder in folders]
+    source = photos(tmp_path / "src", *paths, "cable/train/good/1.png")
+    (text,) = [text for text in assumed(fastpipe.pack(source, tmp_path / "all")) if "masks" in text]
+    assert text == (
+        "the folders ground_truth in the class folders are called like masks, and their pictures are "
+        "packed as those of the classes. To leave them out, move them elsewhere, or pack one folder "
+        f"alone: fastpipe pack {source}/bottle DST --split train"
+    )
+    summary = fastpipe.pack(source / "bottle", tmp_path / "packed", split="train")
+    assert summary.info["samples"] == 1

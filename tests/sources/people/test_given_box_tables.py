@@ -124,7 +124,7 @@ def test_centres(two: Path) -> None:
 
 @becomes(
     "Open Images: ImageID, LabelName, XMin, XMax, YMin, YMax as shares",
-    "boxes in pixels, with class names",
+    "boxes in pixels, with class names; that they are shares is said",
 )
 def test_shares(two: Path) -> None:
     text = (
@@ -132,12 +132,38 @@ def test_shares(two: Path) -> None:
         "a,x,/m/1,1,0.1,0.5,0.2,0.4\n"
         "b,x,/m/2,1,0,0.5,0.2,1\n"
     )
-    pack_text(two, "a.csv", text)
+    summary = pack_text(two, "a.csv", text)
+    assert assumed(summary)[:1] == [
+        "boxes (XMin, YMin, XMax, YMax): shares of the image's width and height, for no number is "
+        "above 1"
+    ]
     assert values(two, "boxes") == {
         "a.jpg": [[[4, 6, 20, 12]], [0]],
         "b.jpg": [[[0, 6, 20, 30]], [1]],
     }
     assert box_names(two) == ("/m/1", "/m/2")
+
+
+@pytest.mark.parametrize(
+    ("columns", "first", "second"),
+    [
+        ("xmin,ymin,xmax,ymax", "0.1,0.2,0.5,0.4", "0.5,0.2,1.0001,1"),
+        ("x_center,y_center,width,height", "0.3,0.3,0.4,0.2", "0.75,0.6,0.5,0.8001"),
+        ("width,height,xmin,ymin,xmax,ymax", "40,30,0.1,0.2,0.5,0.4", "40,30,0.5,0.2,1.0001,1"),
+        ("x_center,y_center,w,h", "0.3,0.3,0.4,0.2", "0.75,0.6,0.5,0.8"),
+    ],
+)
+@becomes(
+    "boxes as shares, of which one is 1.0001 by rounding",
+    "boxes in pixels, up to the edge of the image; that they are shares is said",
+)
+def test_rounded_shares(two: Path, columns: str, first: str, second: str) -> None:
+    text = f"filename,class,{columns}\na.jpg,ant,{first}\nb.jpg,bee,{second}\n"
+    summary = pack_text(two, "a.csv", text)
+    boxes = values(two, "boxes")
+    assert boxes["a.jpg"][0] == [pytest.approx([4, 6, 20, 12])]
+    assert boxes["b.jpg"][0] == [pytest.approx([20, 6, 40, 30], abs=0.01)]
+    assert any("shares of the image's width and height" in each for each in assumed(summary))
 
 
 @becomes(
@@ -340,7 +366,8 @@ def test_names_of_open_images(two: Path, header: str) -> None:
     )
     assert box_names(two) == ("Bat, animal", "Person")
     assert values(two, "boxes")["a.jpg"] == [[[4, 6, 20, 12], [0, 6, 20, 30]], [1, 0]]
-    (named, other_numbers) = assumed(summary)
+    (named, shares, other_numbers) = assumed(summary)
+    assert shares.startswith("boxes (XMin, YMin, XMax, YMax): shares of the image's width")
     assert named == (
         "classes of boxes: named as in class-descriptions-boxable.csv: '/m/1' is 'Person'"
     )

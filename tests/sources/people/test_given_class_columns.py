@@ -302,3 +302,30 @@ def test_several_classes_in_a_column_of_parquet(tmp_path: Path) -> None:
         said
         == "labels: none, though column 'tags' looks like one (--field tags=tags:classes --separator ' ')"
     )
+
+
+@becomes(
+    "Open Images' labels of images: a row a class, with a Confidence of 1 or 0",
+    "a sample a row; that rows with 0 name classes that are not in the picture is said",
+    "--label-column LabelName",
+)
+@pytest.mark.parametrize("numbers", [("1", "0"), ("1.0", "0.0")])
+def test_classes_that_are_not_in_the_picture(three: Path, numbers: tuple[str, str]) -> None:
+    yes, no = numbers
+    text = (
+        "ImageID,Source,LabelName,Confidence\n"
+        f"a,verification,/m/1,{yes}\na,verification,/m/2,{no}\nb,verification,/m/2,{yes}\n"
+        f"c,verification,/m/1,{no}\n"
+    )
+    said = [
+        "rows: 2 have 0 in column 'Confidence'; in Open Images this means that the class is not in "
+        "the picture. To leave them out, remove these rows from the table"
+    ]
+    summary = pack_text(three, "a.csv", text, label_column="LabelName")
+    assert said == [each for each in assumed(summary) if "Confidence" in each]
+    # Each image has one row, so that a confidence may be anything.
+    (_, *one_row_each) = text.splitlines(keepends=True)
+    del one_row_each[1]
+    text = "ImageID,Source,LabelName,Confidence\n" + "".join(one_row_each)
+    summary = pack_text(three, "a.csv", text, label_column="LabelName", overwrite=True)
+    assert not any("Confidence" in each for each in assumed(summary))

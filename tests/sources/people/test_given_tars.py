@@ -294,8 +294,9 @@ def test_hidden_folders_beside_the_classes(tmp_path: Path) -> None:
     # The tar is called otherwise, so that photos is a class, which the summary doubts.
     members["photos/.hidden/a.jpg"] = ONE
     write_tar(tmp_path / "other.tar", members)
-    (assumption,) = fastpipe.pack(tmp_path / "other.tar", tmp_path / "more").assumed
+    (assumption, hidden) = fastpipe.pack(tmp_path / "other.tar", tmp_path / "more").assumed
     assert "if the folders in it (cat, dog) are the classes" in assumption.text
+    assert "begin with a dot: 1, such as photos/.hidden" in hidden.text
 
 
 @becomes(

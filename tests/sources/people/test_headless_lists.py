@@ -56,6 +56,31 @@ def test_pets(tmp_path: Path) -> None:
     assert set(labels(tmp_path).values()) == {"0", "1", "3"}
 
 
+@becomes(
+    "Oxford's pets: `annotations/test.txt` beside `trainval.txt`",
+    "nothing is said where both number the classes alike; else that they do not is said",
+    "--image-root images",
+)
+@pytest.mark.parametrize("is_alike", [True, False])
+def test_two_lists_of_pets(tmp_path: Path, is_alike: bool) -> None:
+    """The numbers are in the order of an index, in which capital letters are like small ones."""
+    names = ("american_bulldog_1", "american_bulldog_2", "Bengal_1", "Bengal_2")
+    root = photos(tmp_path / "images", *(f"{name}.jpg" for name in names))
+    write(
+        tmp_path / "lists/trainval.txt",
+        "american_bulldog_1 1 2 1\nBengal_1 2 1 1\nBengal_2 2 1 1\n",
+    )
+    lines = "american_bulldog_1 1 2 1\namerican_bulldog_2 1 2 1\nBengal_2 2 1 1\n"
+    if not is_alike:
+        lines = "Bengal_1 1 2 1\namerican_bulldog_1 2 1 1\namerican_bulldog_2 2 1 1\n"
+    text = write(tmp_path / "lists/test.txt", lines)
+    summary = fastpipe.pack(text, tmp_path / "packed", image_root=root)
+    has_others = any(
+        "with other numbers than those of trainval" in each for each in assumed(summary)
+    )
+    assert has_others is not is_alike
+
+
 def test_numbers_that_do_not_fit_the_names(tmp_path: Path) -> None:
     photos(tmp_path, "ant_1.jpg", "ant_2.jpg", "bee_1.jpg")
     text = write(tmp_path / "list.txt", "ant_1 1 5\nant_2 2 6\nbee_1 3 7\n")

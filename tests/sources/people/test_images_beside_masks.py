@@ -150,6 +150,27 @@ def test_masks_with_a_word_before_the_number(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("values", "are_levels"),
+    [([0, 1, 20, 255], False), ([0, 64, 191, 255], True), ([*range(0, 256, 3)], True)],
+)
+@becomes(
+    "soft masks: grey levels up to 255, such as probabilities",
+    "the values stay; that they look like grey levels, and what to do, is said",
+)
+def test_grey_levels(tmp_path: Path, values: list[int], are_levels: bool) -> None:
+    source = photos(tmp_path / "src", "images/a.jpg")
+    pixels = np.resize(np.array(values, np.uint8), (16, 16))
+    mask(source / "masks/a.png", pixels)
+    (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
+    if are_levels:
+        assert f"the masks hold {len(values)} values up to 255, which look like grey" in str(
+            assumed
+        )
+    else:
+        assert "255, as VOC's have it for borders, beside numbers up to 20" in str(assumed)
+
+
 @becomes("masks of 0 and 255", "the values stay, and this is named")
 def test_masks_of_0_and_255(tmp_path: Path) -> None:
     source = pairs(tmp_path / "src", ["a"])

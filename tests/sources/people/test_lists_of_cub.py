@@ -101,6 +101,32 @@ def test_lists_of_names(tmp_path: Path) -> None:
     assert labels(tmp_path) == {"3.jpg": "no"}
 
 
+@pytest.mark.parametrize("header", ["", "image_name evaluation_status\n"])
+@becomes(
+    "DeepFashion: `list_eval_partition.txt` with the number of its lines first, and names of columns",
+    "the images of the split",
+    "--split-list list_eval_partition.txt --split train",
+)
+def test_list_with_a_count(tmp_path: Path, header: str) -> None:
+    paths = ("a/1.jpg", "a/2.jpg", "b/3.jpg")
+    source = photos(tmp_path / "src", *paths)
+    lines = "a/1.jpg train\na/2.jpg test\nb/3.jpg train\n"
+    file = write(tmp_path / "partition.txt", f"3\n{header}{lines}")
+    with pytest.raises(PackError, match=r"has the splits test, train; pass one of them"):
+        fastpipe.pack(source, tmp_path / "none", split_list=file)
+    summary = fastpipe.pack(source, tmp_path / "packed", split_list=file, split="train")
+    assert not any(text.startswith("split:") for text in assumed(summary))
+    assert labels(tmp_path) == {"a/1.jpg": "a", "b/3.jpg": "b"}
+
+    # Numbers of images are no count.
+    numbers = write(tmp_path / "numbers.txt", "2\n1\n3\n")
+    summary = fastpipe.pack(source, tmp_path / "all", split_list=numbers)
+    assert summary.info["samples"] == 3
+    names = write(tmp_path / "names.txt", "2\na/1.jpg\nb/3.jpg\n")
+    summary = fastpipe.pack(source, tmp_path / "two", split_list=names)
+    assert summary.info["samples"] == 2
+
+
 def test_added_images_are_of_the_same_split(tmp_path: Path) -> None:
     source = cub(tmp_path / "cub")
     options = {"split_list": source / "train_test_split.txt", "split": "1"}

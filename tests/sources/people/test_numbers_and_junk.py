@@ -93,6 +93,26 @@ def test_what_systems_leave_behind(tmp_path: Path) -> None:
     assert (data.classes, labels_of(data)) == (classes, labels)
 
 
+@becomes(
+    "`cat/.@__thumb/`, `cat/.Trash-1000/`, and other folders with a dot in class folders, also in a tar; "
+    "`@Recycle/`, `lost+found/` beside them",
+    "left out; the summary counts those with a dot",
+)
+def test_folders_of_storage_and_trash(tmp_path: Path) -> None:
+    paths = ("cat/1.jpg", "dog/2.jpg", "cat/.Trash-1000/files/1.jpg", "dog/deep/.thumbnails/1.jpg")
+    source = photos(tmp_path / "src", *paths, "@Recycle/1.jpg", "lost+found/1.jpg")
+    members = {path: (source / path).read_bytes() for path in paths}
+    write_tar(tmp_path / "a.tar", {**members, "@Recycle/1.jpg": members[paths[0]]})
+    for number, data in enumerate((source, tmp_path / "a.tar")):
+        packed = tmp_path / f"packed-{number}"
+        assumed = fastpipe.pack(data, packed).assumed
+        assert [str(each) for each in assumed] == [
+            "folders whose names begin with a dot: 2, such as cat/.Trash-1000; they are left out"
+        ]
+        opened = fastpipe.open(packed)
+        assert (opened.classes, labels_of(opened)) == (["cat", "dog"], {paths[0]: 0, paths[1]: 1})
+
+
 @becomes("the same in a tar", "passed over")
 def test_what_systems_leave_behind_in_a_tar(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "cat/1.jpg", "dog/2.jpg")

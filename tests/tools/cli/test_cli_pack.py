@@ -213,7 +213,7 @@ def test_a_message_names_the_option_that_was_typed(source: Path, tmp_path: Path)
     for options, said in (
         (("--shard-size", "much"), "--shard-size: expected a number of bytes"),
         (("--split", "train"), "--split: imagefolder sources have no such option"),
-        (("--field", "a=b"), "--field: imagefolder sources have no such option"),
+        (("--label-column", "a"), "--label-column: imagefolder sources have no such option"),
         (("--address", "auto"), "--address: there is a cluster only with --on ray"),
     ):
         code = 2 if options[0] in ("--shard-size", "--address") else 1

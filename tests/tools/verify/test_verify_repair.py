@@ -14,8 +14,9 @@ from PIL import Image
 from support.datasets.packed import damage
 from support.programs.cli_run import failed, fp, succeeded
 from support.running.soak import Tried
-from support.sources.pack_sources import digests
+from support.sources.pack_sources import digests, jpeg_bytes
 
+import fastpipe
 from fastpipe.dataset.format.description import SELF_CHECKSUM, fingerprint, with_self_checksum
 from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE, shard_name
 from fastpipe.dataset.format.packed_index import PackedIndex
@@ -190,3 +191,23 @@ def test_the_command_repairs(work: Path) -> None:
     damage(dataset, 3)
     assert "does not exist" in fp("verify", dataset, "--repair", work / "nowhere").stderr
     assert "does not exist" in failed(1, "verify", dataset, "--repair", work / "nowhere", "--json")
+
+
+@pytest.mark.parametrize("packed_of", ["split", "folder"])
+def test_a_source_of_other_splits_is_named(tmp_path: Path, packed_of: str) -> None:
+    """A dataset of one split is repaired from the folder of all splits, and one of a folder from this folder."""
+    source = tmp_path / "source"
+    for number in range(6):
+        path = source / ("train", "val")[number % 2] / "cat" / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(jpeg_bytes((30, 20), seed=number))
+    data = tmp_path / "data"
+    if packed_of == "split":
+        fastpipe.pack(source, data, split="train")
+        wrong, words = source / "train", "with --split train: pass the folder that holds the splits"
+    else:
+        fastpipe.pack(source / "train", data)
+        wrong, words = source, "of a folder without splits: pass the folder of its split"
+    os.truncate(data / "shard-000000.tar", 2000)
+    with pytest.raises(PackError, match=words):
+        repair(data, wrong, verify(data))
