@@ -102,7 +102,7 @@ def test_classes_in_folders_of_groups(tmp_path: Path) -> None:
 @becomes(
     "Office-31, PACS: `amazon/images/bike/1.jpg`, `photo/dog/1.jpg`, the same in other domains",
     "the first folders; it is said, with the option for the last folders",
-    "--label-pattern '([^/]+)/[^/]*$'",
+    "`--label-pattern '([^/]+)/[^/]*$'`",
 )
 @pytest.mark.parametrize("between", ["/", "/images/"])
 def test_classes_in_folders_of_domains(tmp_path: Path, between: str) -> None:
