@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from support.remote.range_server import RangeServer
 from support.running.soak import Tried, times
 from torch.nn.functional import interpolate
 
@@ -414,3 +415,70 @@ def test_a_record_that_is_impossible_is_named(data: Path, copied: Any) -> None:
         fastpipe.loader(folder, 8, size=8, fields=["image", "depth"], num_workers=1) as loader,
     ):
         list(loader)
+
+
+def maps_of(data: Any, epoch: int = 0, **options: Any) -> dict[int, bytes]:
+    """The maps of each sample of an epoch, by its number."""
+    fields: list[Any] = ["image", "id", "depth", Maps("flow", flip_signs=(0,)), "bands", "half"]
+    found = {}
+    with fastpipe.loader(
+        data, 4, size=12, fields=fields, seed=3, num_workers=2, drop_last=False, **options
+    ) as loader:
+        loader.set_epoch(epoch)
+        for batch in loader:
+            for row, number in enumerate(batch["id"].tolist()):
+                values = [batch[name][row] for name in ("depth", "flow", "bands", "half")]
+                found[number] = b"".join(value.contiguous().numpy().tobytes() for value in values)
+    return found
+
+
+def test_ranks_and_a_url_give_the_same(data: Path, tmp_path: Path) -> None:
+    expected = maps_of(data, epoch=2)
+    assert len(expected) == COUNT
+    assert maps_of(data, epoch=1) != expected
+    for world_size in (2, 4):
+        together: dict[int, bytes] = {}
+        for rank in range(world_size):
+            together |= maps_of(data, epoch=2, rank=rank, world_size=world_size)
+        assert together == expected
+    with RangeServer(data) as server:
+        remote = fastpipe.open(server.url, cache_dir=tmp_path / "cache")
+        assert maps_of(remote, epoch=2) == expected
+        whole = remote.with_fields(["depth"])[5]["depth"]
+        assert torch.equal(whole, fastpipe.open(data).with_fields(["depth"])[5]["depth"])
+
+
+def test_a_resumed_epoch_gives_the_others(data: Path) -> None:
+    options: dict[str, Any] = {"size": 12, "fields": ["image", "depth", "bands"], "num_workers": 2}
+    with fastpipe.loader(data, 4, **options) as loader:
+        batches = iter(loader)
+        next(batches)
+        next(batches)
+        state = loader.state_dict()
+        expected = list(batches)
+    with fastpipe.loader(data, 4, **options) as loader:
+        loader.load_state_dict(state)
+        for batch, other in zip(loader, expected, strict=True):
+            assert torch.equal(batch["depth"], other["depth"])
+            assert torch.equal(batch["bands"], other["bands"])
+
+
+def test_datasets_are_joined_only_if_their_maps_agree(data: Path, tmp_path: Path) -> None:
+    joined = fastpipe.concat(data, data)
+    with fastpipe.loader(joined, 8, size=8, fields=["image", "bands"], num_workers=1) as loader:
+        assert next(iter(loader))["bands"].shape == (8, 7, 8, 8)
+    other = write(tmp_path / "other", bands=np.zeros((20, 40, 3), np.uint16))
+    assert "bands" not in fastpipe.concat(data, other).fields
+
+
+@pytest.mark.parametrize("other", [np.zeros((20, 40, 3), np.uint8), np.zeros((20, 40), np.uint8)])
+def test_maps_of_other_channels_are_rejected(tmp_path: Path, other: Any) -> None:
+    with fastpipe.Writer(tmp_path / "data", {"bands": "map"}) as writer:
+        pixels = np.zeros((20, 40, 3), np.uint8)
+        writer.add(pixels, key="one", bands=np.zeros((20, 40, 2), np.uint8))
+        writer.add(pixels, key="two", bands=other)
+        writer.add(pixels, key="three", bands=np.zeros((10, 20, 2), np.uint8))
+    ((key, reason),) = writer.summary.tally.rejected
+    assert key == "two"
+    assert "expected uint8 of the shape (height, width, 2), as in the samples before" in reason
+    assert len(fastpipe.open(tmp_path / "data")) == 2

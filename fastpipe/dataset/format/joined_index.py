@@ -313,7 +313,10 @@ def _join_field(joined: JoinedFields, name: str, fields: Sequence[Field]) -> Non
 
 def _form_of(field: Field) -> Field:
     """A field with what decides the form of its values alone."""
-    num_axes = len(field.shape)
+    shape: tuple[int | None, ...] = (None,) * len(field.shape)
+    if field.kind == "map":
+        # Their height and width may differ, their channels may not.
+        shape = (None, None, *field.shape[2:])
     return Field(
         field.name,
         field.kind,
@@ -321,7 +324,7 @@ def _form_of(field: Field) -> Field:
         points=field.points,
         labelled=field.labelled,
         dtype=field.dtype,
-        shape=(None,) * num_axes,
+        shape=shape,
     )
 
 

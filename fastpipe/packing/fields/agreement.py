@@ -70,12 +70,20 @@ def _merge_shared(kind: str, before: Any, shared: Any) -> Any:
     dtype_before, lengths_before = before
     if dtype != dtype_before or len(lengths) != len(lengths_before):
         return None
+    # Only the height and the width of maps may differ.
+    if kind == "map" and lengths[2:] != lengths_before[2:]:
+        return None
     return [dtype, list(common_shape([lengths_before, lengths]))]
 
 
 def _describe_difference(kind: str, expected: Any, got: Any) -> str:
     """The end of a message: two values of `_shared_by` for a kind."""
     as_before = "as in the samples before"
+    if kind == "map":
+        return (
+            f"expected {expected[0]} of the shape {_shape_of_maps(expected[1])}, {as_before}; got "
+            f"{got[0]} of {_shape_of_maps(got[1])}"
+        )
     if kind in ARRAY_KINDS:
         return (
             f"expected {expected[0]} with {len(expected[1])} axes, {as_before}; got {got[0]} with "
@@ -93,6 +101,12 @@ def _describe_difference(kind: str, expected: Any, got: Any) -> str:
         choices = ("numbers", "names")
         subject = "classes as"
     return f"expected {subject} {choices[expected]}, {as_before}; got {choices[got]}"
+
+
+def _shape_of_maps(lengths: Sequence[int | None]) -> str:
+    """The shape that all maps of a field have: their height and width may differ."""
+    channels = "".join(f", {length}" for length in lengths[2:])
+    return f"(height, width{channels})"
 
 
 def agreement_state_of(fields: Iterable[Field]) -> dict[str, Any]:
