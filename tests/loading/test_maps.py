@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from torch.nn.functional import interpolate
 
 import fastpipe
 from fastpipe import Maps
+from fastpipe.dataset.format.description import with_self_checksum
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, DatasetError, PackError, SampleError
 
@@ -405,10 +407,14 @@ def test_damage_is_found_where_hashes_are_compared(data: Path, copied: Any) -> N
     assert loader.stats().replaced == 1
 
 
-def test_a_record_that_is_impossible_is_named(data: Path, copied: Any) -> None:
+@pytest.mark.parametrize("shape", [(60_000, 60_000), (1, 70_000), (0, 5)])
+def test_a_record_that_is_impossible_is_named(data: Path, copied: Any, shape: Any) -> None:
     folder = copied(data)
     records = np.load(folder / "fields" / "depth.npy", mmap_mode="r+")
-    records["shape"][7] = 60_000
+    header_bytes = int(records["size"][7]) - 4 * int(records["shape"][7].prod())
+    records["shape"][7] = shape
+    if shape != (60_000, 60_000):
+        records["size"][7] = header_bytes + 4 * shape[0] * shape[1]
     records.flush()
     with (
         pytest.raises(DatasetError, match=r"the record of sample 7 is impossible"),
@@ -482,3 +488,13 @@ def test_maps_of_other_channels_are_rejected(tmp_path: Path, other: Any) -> None
     assert key == "two"
     assert "expected uint8 of the shape (height, width, 2), as in the samples before" in reason
     assert len(fastpipe.open(tmp_path / "data")) == 2
+
+
+@pytest.mark.parametrize("shape", [[None, None, None], [None, None, 0], [None, None, 5000], [7]])
+def test_a_description_of_other_shapes_is_refused(data: Path, copied: Any, shape: Any) -> None:
+    folder = copied(data)
+    info = json.loads((folder / "dataset.json").read_bytes())
+    info["fields"]["bands"]["shape"] = shape
+    (folder / "dataset.json").write_bytes(with_self_checksum(info)[1])
+    with pytest.raises(DatasetError, match=r"the shape \(height, width\) or \(height, width, 1 to"):
+        fastpipe.open(folder)

@@ -21,6 +21,7 @@ from fastpipe.dataset.format.fields import (
     ARRAY_KINDS,
     FIELD_IMAGE_DTYPE,
     JPEG,
+    MAX_MAP_SIDE,
     MAX_PICTURES,
     MAX_VALUE_BYTES,
     PICTURE_KINDS,
@@ -252,6 +253,9 @@ class ArrayRecords:
         for axis, length in enumerate(self._field.shape):
             if length is not None:
                 is_good &= records["shape"][:, axis] == length
+        if self._field.kind == "map":
+            sides = records["shape"][:, :2]
+            is_good &= ((sides >= 1) & (sides <= MAX_MAP_SIDE)).all(axis=1)
         if is_good.all():
             return records
         row = int(np.flatnonzero(~is_good)[0])

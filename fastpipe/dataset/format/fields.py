@@ -39,6 +39,8 @@ PICTURE_KINDS = ("mask", "image")
 ARRAY_KINDS = ("array", "map")
 # Of maps. The engine's threads crop and resize them.
 MAP_DTYPES = ("float16", "float32", "uint8", "uint16")
+MAX_MAP_CHANNELS = 4096
+MAX_MAP_SIDE = 65535  # in pixels
 # Each value is a file of its own, a member of the shard. The column has a record of each, so the
 # engine reads the value itself when a batch needs it.
 FILE_KINDS = (*PICTURE_KINDS, *ARRAY_KINDS, "images")
@@ -267,8 +269,13 @@ def _read_field(name: str, entry: Any) -> Field:
         shape = _read_shape(entry["shape"])
         check(len(shape) <= MAX_AXES, f"a shape of at most {MAX_AXES} axes")
     if kind == "map":
-        is_map = len(shape) == 2 or (len(shape) == 3 and shape[2] is not None)
-        check(is_map, "the shape (height, width) or (height, width, channels) of a map")
+        has_axes = len(shape) in (2, 3)
+        channels = shape[2] if len(shape) == 3 else 1
+        has_channels = channels is not None and 1 <= channels <= MAX_MAP_CHANNELS
+        expected = (
+            f"(height, width) or (height, width, 1 to {MAX_MAP_CHANNELS:,} channels)"
+        )
+        check(has_axes and has_channels, f"the shape {expected} of a map")
     files = entry["files"]
     check(isinstance(files, dict), "the files as an object of names and hashes")
     field = Field(

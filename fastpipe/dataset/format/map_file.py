@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastpipe.dataset.format.array_file import ArrayHeader
-from fastpipe.dataset.format.fields import MAP_DTYPES
+from fastpipe.dataset.format.fields import (
+    MAP_DTYPES,
+    MAX_MAP_CHANNELS,
+    MAX_MAP_SIDE,
+)
 from fastpipe.errors import ImageError
 
-MAX_CHANNELS = 4096
-_MAX_SIDE = 65535
 _FLOATS = ("float16", "float32")
 
 
@@ -22,17 +24,16 @@ def check_map(header: ArrayHeader) -> None:
         )
     axes = header.shape
     expected = "(height, width) or (height, width, channels)"
-    # Programs of torch have channels first. Nobody has so few rows and so many columns.
     if len(axes) not in (2, 3):
         raise ImageError(f"expected a map of shape {expected}, got {axes}")
     height, width = axes[:2]
-    if not 1 <= height <= _MAX_SIDE or not 1 <= width <= _MAX_SIDE:
+    if not 1 <= height <= MAX_MAP_SIDE or not 1 <= width <= MAX_MAP_SIDE:
         raise ImageError(
-            f"expected a map of shape {expected}, of 1 to {_MAX_SIDE:,} pixels a side, got {axes}"
+            f"expected a map of shape {expected}, of 1 to {MAX_MAP_SIDE:,} pixels a side, got {axes}"
         )
-    if not 1 <= channels_of(axes) <= MAX_CHANNELS:
+    if not 1 <= channels_of(axes) <= MAX_MAP_CHANNELS:
         raise ImageError(
-            f"expected a map of 1 to {MAX_CHANNELS:,} channels, got {axes}"
+            f"expected a map of 1 to {MAX_MAP_CHANNELS:,} channels, got {axes}"
         )
 
 
