@@ -20,7 +20,7 @@ from fastpipe.dataset.choosing import suggest_class, to_array
 from fastpipe.dataset.column_values import DerivedColumn, UserColumn, spans
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.selection import Relabelling, Selection
-from fastpipe.errors import ConfigError, format_count, nearest_name
+from fastpipe.errors import ConfigError, DatasetError, format_count, nearest_name
 
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames
@@ -295,7 +295,10 @@ def _warn_of_order_of_keys(data: BaseDataset, new: DerivedColumn) -> None:
         return
     ids = np.arange(len(data), dtype=np.int64)
     new_labels = new.take(ids)
-    labels = data.open_column("label").take(ids)
+    try:
+        labels = data.open_column("label").take(ids)
+    except DatasetError:
+        return  # whoever reads a damaged label gets the error
     own_share = _share_that_follows(labels, new_labels)
     if own_share >= _CERTAIN_SHARE:
         return

@@ -21,7 +21,7 @@ from fastpipe.plan.recipe import Recipe, check_batches, partition_of
 _LOG = logging.getLogger("fastpipe")
 
 # A look at a batch or two is usual; a loop makes more.
-_MANY_SHORT = 4
+_MANY_SHORT = 8
 
 
 class EpochSequence:

@@ -222,6 +222,8 @@ IMPORTS_BY_NAME = {
     "sources/picture/pillow.py": {
         "importlib.import_module"
     },  # Pillow's plugins, from a table there
+    # The only member of an .npz, into memory and of a bounded size; it writes nothing.
+    "dataset/format/array_containers.py": {"zipfile"},
     "diagnosis/inject/fastpipe_probe/generators.py": {
         "pickle"
     },  # checksums of states; never loads one
