@@ -297,12 +297,12 @@ def _warn_of_order_of_keys(data: BaseDataset, new: DerivedColumn) -> None:
     new_labels = new.take(ids)
     try:
         labels = data.open_column("label").take(ids)
+        own_share = _share_that_follows(labels, new_labels)
+        if own_share >= _CERTAIN_SHARE:
+            return
+        keys = np.array(data.open_column("key").take(ids))
     except DatasetError:
-        return  # whoever reads a damaged label gets the error
-    own_share = _share_that_follows(labels, new_labels)
-    if own_share >= _CERTAIN_SHARE:
-        return
-    keys = np.array(data.open_column("key").take(ids))
+        return  # whoever reads a damaged record gets the error
     sorted_labels = labels[np.argsort(keys, kind="stable")]
     sorted_share = _share_that_follows(sorted_labels, new_labels)
     if sorted_share >= _CERTAIN_SHARE and sorted_share > own_share + _CLEAR_DIFFERENCE:

@@ -347,7 +347,10 @@ def loader(
         dataset, recipes, maker, stream, augments, settings, prefetch_factor
     )
     warn_of_other_classes(new_loader, train=train)
-    notices.warn_of_evaluation(dataset, augments, train=train)
+    is_ordered = shuffle is False and crop is None and with_images
+    notices.warn_of_evaluation(
+        dataset, augments, train=train, is_ordered=is_ordered and not whole_images
+    )
     if buckets is not None:
         notices.warn_small_area(buckets)
     if fields is None:

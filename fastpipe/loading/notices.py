@@ -107,16 +107,29 @@ def warn_no_labels(data: Dataset) -> None:
 
 
 def warn_of_evaluation(
-    data: Dataset, augments: Sequence[Augment | None], *, train: bool
+    data: Dataset,
+    augments: Sequence[Augment | None],
+    *,
+    train: bool,
+    is_ordered: bool,
 ) -> None:
-    """Says if data for evaluation are read as for training, or are mixed or altered at random."""
+    """Says if data for evaluation are read as for training, or are mixed or altered at random.
+
+    `is_ordered`: the user has passed shuffle=False, and no crop.
+    """
     name = str(data.path).rstrip("/").rpartition("/")[2]
     is_of_evaluation = meaning_of_split(name) in ("val", "test", "dev", "eval")
     if train and is_of_evaluation and f"train {data.path}" not in _warned:
         _warned.add(f"train {data.path}")
         _LOG.warning(
-            f"{data.path} is read as for training: random crops, mirrored, shuffled, full batches "
-            "only. To evaluate on all of it: fastpipe.loader(..., train=False)"
+            f"{data.path} is read as for training: random crops, mirrored, full batches only. "
+            "To evaluate on all of it: fastpipe.loader(..., train=False)"
+        )
+    elif train and is_ordered and "ordered training" not in _warned:
+        _warned.add("ordered training")
+        _LOG.warning(
+            "shuffle=False alone reads data as for training, with random crops, mirrored, full batches "
+            "only. To evaluate on all samples: fastpipe.loader(..., train=False)"
         )
     if train or "random evaluation" in _warned:
         return

@@ -251,3 +251,45 @@ def test_labels_that_count_from_1(tmp_path: Path, log: pytest.LogCaptureFixture)
                 label = number % 3 + first
                 writer.add(np.zeros((9, 9, 3), np.uint8), label=label, key=f"{number}")
         assert ("no sample has label 0, and some had 3" in log.text) == (first == 1)
+
+
+def test_an_evaluation_that_is_only_not_shuffled(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    loader_of(flat, train=False, shuffle=False).close()
+    loader_of(flat, shuffle=False, crop=fastpipe.Resize()).close()
+    assert log.text == ""
+    for _ in range(2):
+        loader_of(flat, shuffle=False).close()
+    assert log.text.count("shuffle=False alone reads data as for training") == 1
+
+
+def test_the_two_parts_of_a_fold(flat: Path) -> None:
+    parts = fastpipe.open(flat).fold(0, of=5)
+    with pytest.raises(ConfigError, match=r"train, val = data.fold\("):
+        loader_of(parts)
+
+
+@pytest.mark.parametrize("corrected", ["pixels", "fields", "classes"])
+def test_a_writer_that_packed_nothing_begins_anew(tmp_path: Path, corrected: str) -> None:
+    """Results of a run in which every sample was wrong are not taken over by the corrected program."""
+    pixels = np.zeros((9, 9, 3), np.uint8)
+    wrong: dict[str, Any] = {"image": pixels, "label": 0, "second": pixels}
+    right = dict(wrong)
+    options: dict[str, Any] = {"fields": {"second": "image"}}
+    corrected_options = dict(options)
+    if corrected == "pixels":
+        wrong["image"] = pixels.astype(np.float32)
+    elif corrected == "fields":
+        options = {"fields": {"second": "boxes"}}
+    else:
+        wrong["label"] = right["label"] = "cat"
+        corrected_options["classes"] = ["cat"]
+
+    def write(sample: dict[str, Any], **options: Any) -> None:
+        with fastpipe.Writer(tmp_path / "data", **options) as writer:
+            for number in range(3):
+                writer.add(key=f"{number}", **sample)
+
+    with pytest.raises(PackError):
+        write(wrong, **options)
+    write(right, **corrected_options)
+    assert len(fastpipe.open(tmp_path / "data")) == 3

@@ -156,8 +156,11 @@ def _describe_collection(data: list[Any] | tuple[Any, ...] | set[Any]) -> str:
             "file with the columns path and label, a row for each image, and pack it: fastpipe "
             "pack FILE.csv DST. Then pass DST. Or store the images with fastpipe.Writer"
         )
+    of_fold = ""
+    if isinstance(data, tuple) and len(data) == 2:
+        of_fold = " data.fold gives two datasets: train, val = data.fold(...)."
     return (
-        f"a {name} of {len(data)}. For all samples of several datasets pass "
+        f"a {name} of {len(data)}.{of_fold} For all samples of several datasets pass "
         "fastpipe.concat(*data), for a part of each in every batch fastpipe.mix({data: weight}). "
         "Or pack the sources into one dataset: fastpipe pack"
     )

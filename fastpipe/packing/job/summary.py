@@ -76,6 +76,8 @@ def publish(
     """Makes a dataset of finished shards. `started` is when the pack began, monotonic."""
     entries = Entries(shards.entries)
     if not entries:
+        # Nothing is worth keeping: the next run, with the cause mended, begins anew.
+        journal.clear()
         raise _nothing_packed_error(facts, entries.tally)
     # If no shard had to be made, the old dataset has not been removed yet.
     journal.remove_old_dataset()
