@@ -24,6 +24,7 @@ from fastpipe.sources.folders.class_lists import find_names_of_numbers
 from fastpipe.sources.folders.classes_in_names import describe_classes_in_names
 from fastpipe.sources.folders.doubtful_classes import similar_classes
 from fastpipe.sources.folders.split_classes import (
+    assume_other_order,
     classes_outside_training,
     join_classes,
 )
@@ -268,6 +269,8 @@ def _with_classes_of_all_splits(
     classes = {split: other.classes for split, other in listings.items()}
     listing = with_names_of_all(listing, listings.values())
     listing = with_classes(listing, join_classes(list(classes.values())))
+    if has_tables:
+        listing = add_assumptions(listing, assume_other_order(classes))
     return add_assumptions(listing, classes_outside_training(classes))
 
 

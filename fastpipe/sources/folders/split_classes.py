@@ -29,6 +29,20 @@ def are_own_numbers(classes: list[str]) -> bool:
     return classes == [str(number) for number in range(len(classes))]
 
 
+def assume_other_order(splits: Mapping[str, Sequence[str]]) -> list[Assumption]:
+    """Says if splits list the same classes in different orders, so that each has numbers of its own."""
+    orders = {split: list(classes) for split, classes in splits.items() if classes}
+    first, *others = orders.values()
+    for classes in others:
+        if classes != first and sorted(classes) == sorted(first):
+            text = (
+                f"classes: {first_paths(orders)} list the same ones in different orders; they have the "
+                f"numbers of the sorted names in all of them, {readable(sorted(first)[0])} is 0"
+            )
+            return [Assumption(text, "--classes-from FILE")]
+    return []
+
+
 def classes_outside_training(
     splits: Mapping[str, Sequence[str]],
 ) -> Iterator[Assumption]:

@@ -56,7 +56,7 @@ def list_classes_of_other_splits(
 def _list_classes(paths: TablePaths, options: SourceOptions) -> Listing | None:
     """The classes and fields of a split.
 
-    None if the schema has the names of all classes, for these are the same in all splits.
+    None if its labels are numbers, and the schema has the names of all fields' classes.
     """
     labels: set[Any] = set()
     texts: dict[str, set[str]] = {}
@@ -69,7 +69,12 @@ def _list_classes(paths: TablePaths, options: SourceOptions) -> Listing | None:
             fields = columns.fields
             label = columns.label
             if label is not None:
-                # Labels that are numbers, or have names in the schema, are the same in all splits.
+                has_names = not _has_unnamed_classes(fields)
+                if columns.classes is not None and has_names:
+                    # The schemas of two splits may list the names in different orders.
+                    names = list(columns.classes)
+                    return Listing(paths.folder, names, [], [], fields=fields)
+                # Labels that are numbers are the same in all splits.
                 has_new_names = columns.classes is None and file.holds_texts(label)
                 if not has_new_names:
                     label = None

@@ -47,6 +47,31 @@ def test_further_columns_of_images_and_classes(tmp_path: Path) -> None:
     assert assumed(fastpipe.pack(file, tmp_path / "packed", **options)) == []
 
 
+@becomes(
+    "Parquet of splits whose `ClassLabel` lists the same names in different orders",
+    "one number for a class in all splits, by the sorted names; this is said",
+    "--split train",
+)
+def test_splits_with_names_in_different_orders(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for split, names in (("train", ["zebra", "apple"]), ("test", ["apple", "zebra"])):
+        images = pa.array([{"bytes": data, "path": None} for data in jpegs(2)], IMAGE)
+        table = pa.table({"image": images, "label": [0, 1]})
+        label = {"_type": "ClassLabel", "names": names}
+        features = {"image": {"_type": "Image"}, "label": label}
+        metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+        pq.write_table(table.replace_schema_metadata(metadata), source / f"{split}.parquet")
+    for split, of_rows in (("train", [1, 0]), ("test", [0, 1])):
+        summary = fastpipe.pack(source, tmp_path / split, split=split)
+        (said,) = assumed(summary)
+        assert "list the same ones in different orders" in said
+        data = fastpipe.open(tmp_path / split)
+        assert data.classes == ["apple", "zebra"]
+        by_row = dict(zip(data["key"], data["label"], strict=True))
+        assert [int(by_row[key]) for key in sorted(by_row)] == of_rows
+
+
 def test_first_label_is_not_proposed_for_parquet(tmp_path: Path) -> None:
     said = "labels: 1 to 2 stay as they are, so class 0 of 3 has no sample"
     file = write_table(tmp_path / "a.parquet", jpegs(2), label=[1, 2])
