@@ -57,6 +57,9 @@ _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NUMBER_OF_SPLIT = re.compile(r"[0-9]")
 # Of CUB: a number and the path of the image on each line.
 _PATHS_OF_NUMBERS = "images.txt"
+_BOXES_OF_NUMBERS = "bounding_boxes.txt"
+# Where datasets keep their splits beside the folders of images and annotations: Eval of CelebA.
+_FOLDERS_OF_LISTS = ("Eval", "eval", "splits", "Partition", "partition")
 # Between the cells of a line, beside the characters of CSV.
 _LINE = "line"  # the whole line is a cell
 _LAST_SPACE = "last space"
@@ -180,6 +183,7 @@ def find_unused_lists(folder: SourcePath, listing: Listing) -> list[Assumption]:
             continue
         if splits is None:
             continue
+        assumptions += _assume_unread_boxes(file)
         if len(splits) > 1:
             values = ", ".join(map(readable, splits))
             assumptions.append(
@@ -205,28 +209,53 @@ def find_unused_lists(folder: SourcePath, listing: Listing) -> list[Assumption]:
     return assumptions
 
 
+def _assume_unread_boxes(list_of_splits: Path) -> list[Assumption]:
+    """Says that the boxes of CUB, by the numbers of images, lie beside its splits and are not read."""
+    boxes = list_of_splits.parent / _BOXES_OF_NUMBERS
+    if not boxes.is_file() or not _read_paths_of_numbers(list_of_splits, None):
+        return []
+    return [
+        Assumption(
+            f"boxes: none; {readable(str(boxes))} has a box by the number of each image, and is not "
+            "read. To pack boxes, write a CSV file with a row for each image: path, class, x, y, "
+            "width, height"
+        )
+    ]
+
+
 def _candidates(folder: Path) -> Iterator[Path]:
-    """The files in a folder, and in the folders above it, that are called like lists of splits."""
+    """The files that are called like lists of splits, in a folder, in those above it, and in the
+    folders for lists in these.
+    """
     for above in [folder, *list(folder.parents)[:_MAX_LEVELS_ABOVE]]:
         if above != folder and above in shared_folders(folder):
             return
-        try:
-            names = names_in(above, FEW).files
-        except (PackError, OSError):
-            continue  # a folder above may be closed to the user
-        num_files = 0
-        for name in sort_labelled_first(names):
-            stem, ending = os.path.splitext(name)
-            is_called_split = _CALLED_SPLITS.search(stem) or split_in_path(
-                _CAPITAL.sub("_", stem)
-            )
-            if ending.lower() not in _ENDINGS or not is_called_split:
-                continue
-            if (above / name).stat().st_size <= _MAX_SEARCHED_BYTES:
-                yield above / name
-            num_files += 1
-            if num_files == _MAX_FILES:
-                break
+        yield from _candidates_in(above)
+        if above == folder:
+            continue
+        for name in _FOLDERS_OF_LISTS:
+            if (above / name).is_dir() and above / name != folder:
+                yield from _candidates_in(above / name)
+
+
+def _candidates_in(folder: Path) -> Iterator[Path]:
+    try:
+        names = names_in(folder, FEW).files
+    except (PackError, OSError):
+        return  # a folder above may be closed to the user
+    num_files = 0
+    for name in sort_labelled_first(names):
+        stem, ending = os.path.splitext(name)
+        is_called_split = _CALLED_SPLITS.search(stem) or split_in_path(
+            _CAPITAL.sub("_", stem)
+        )
+        if ending.lower() not in _ENDINGS or not is_called_split:
+            continue
+        if (folder / name).stat().st_size <= _MAX_SEARCHED_BYTES:
+            yield folder / name
+        num_files += 1
+        if num_files == _MAX_FILES:
+            break
 
 
 def _find_splits(file: Path, sources: Sequence[Source]) -> list[str] | None:

@@ -38,6 +38,18 @@ def test_list_that_is_not_used(tmp_path: Path) -> None:
 
 
 @becomes(
+    "the same with `bounding_boxes.txt` beside `images.txt`",
+    "no boxes; that they are not read is said",
+    "a CSV file with a row for each image",
+)
+def test_boxes_by_numbers_of_images(tmp_path: Path) -> None:
+    source = cub(tmp_path / "cub")
+    boxes = write(source / "bounding_boxes.txt", "1 1 2 9 8\n2 1 2 9 8\n3 1 2 9 8\n4 1 2 9 8\n")
+    text, _ = assumed(fastpipe.pack(source / "images", tmp_path / "packed"))
+    assert text.startswith(f"boxes: none; {boxes} has a box by the number of each image")
+
+
+@becomes(
     "the same, of which the training is wanted",
     "the images of the split, with the classes of all",
     "--split-list train_test_split.txt --split 1",
@@ -77,6 +89,19 @@ def test_split_of_a_table(tmp_path: Path, ending: str) -> None:
     succeeded("pack", table, tmp_path / "packed", *options)
     assert labels(tmp_path) == {"3.jpg": "no"}
     assert fastpipe.open(tmp_path / "packed").classes == ["no", "yes"]
+
+
+@becomes(
+    "CelebA as it is downloaded: `Anno/list_attr_celeba.txt`, `Eval/list_eval_partition.txt`",
+    "all images; the list of splits is named",
+    "--split-list Eval/list_eval_partition.txt --split 0",
+)
+def test_list_in_a_folder_beside_the_table(tmp_path: Path) -> None:
+    source = celeba(tmp_path / "celeba" / "Anno")
+    file = write(source.parent / "Eval" / "list_eval_partition.txt", "1.jpg 0\n2.jpg 1\n3.jpg 2\n")
+    table, root = source / "list_attr.csv", source / "images"
+    (text,) = assumed(fastpipe.pack(table, tmp_path / "all", image_root=root))
+    assert text.startswith(f"split: none; {file} has the splits 0, 1, 2 of these images")
 
 
 @becomes(
