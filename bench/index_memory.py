@@ -30,6 +30,7 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 import fastpipe
+from fastpipe.dataset.format.description import with_self_checksum
 from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
@@ -75,7 +76,8 @@ def make_dataset(folder: Path, samples: int) -> None:
         }
         for number, start in enumerate(starts)
     ]
-    (data / DATASET_FILE).write_text(json.dumps(info | {"samples": samples}))
+    _, text = with_self_checksum(info | {"samples": samples})
+    (data / DATASET_FILE).write_bytes(text)
 
 
 class PathList(torch.utils.data.Dataset[int]):

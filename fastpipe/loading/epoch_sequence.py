@@ -56,6 +56,8 @@ class EpochSequence:
         self._check_loaded: Callable[[Recipe], object] | None = None
         self._was_placed = False  # by set_epoch or a state
         self._num_short = 0  # epochs in a row that ended with their first batch
+        # Of the epoch that was begun last; its iterator has it.
+        self._newest: weakref.ref[Prefetcher] | None = None
         # The next epoch, if it was begun early.
         self._prefetched: Prefetcher | None = None
         # The position of the iterator that may begin the next epoch early: the newest one, unless
@@ -145,11 +147,15 @@ class EpochSequence:
         self._prefetching_position = None if is_first else self.position
         self.next = Position(start.epoch + 1)
         self.maker.stats.epoch = start.epoch
+        self._newest = weakref.ref(prefetcher)
         return prefetcher
 
     def _count_short_epochs(self) -> None:
-        """Counts how many epochs in a row have ended with their first batch."""
-        is_short = self.position.batches == 1 and self.num_remaining > 0
+        """Counts how many epochs in a row have ended with their first batch: nobody has their
+        iterator any more.
+        """
+        is_dropped = self._newest is None or self._newest() is None
+        is_short = self.position.batches == 1 and self.num_remaining > 0 and is_dropped
         self._num_short = self._num_short + 1 if is_short else 0
         if self._num_short == _MANY_SHORT:
             programs.warn_short_epochs(_MANY_SHORT)

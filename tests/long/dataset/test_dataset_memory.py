@@ -21,6 +21,7 @@ sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
 from bench import index_memory
 from bench.index_memory import FEW, make_dataset
+from fastpipe.dataset.format.description import with_self_checksum
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, describe_field, sidecars
 from fastpipe.dataset.format.layout import DATASET_FILE
 
@@ -57,7 +58,7 @@ def add_captions_and_boxes(dataset: Path, samples: int) -> None:
         )
         info = json.loads((dataset / DATASET_FILE).read_text())
         info["fields"][field.name] = described
-        (dataset / DATASET_FILE).write_text(json.dumps(info))
+        (dataset / DATASET_FILE).write_bytes(with_self_checksum(info)[1])
 
 
 def private_of(script: str, data: Path) -> int:

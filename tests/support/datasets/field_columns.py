@@ -47,7 +47,8 @@ def remove_labels(dataset: Path, samples: slice) -> None:
     counts = np.bincount(
         records["label"][records["label"] >= 0], minlength=len(info["classes"])
     ).tolist()
-    (dataset / DATASET_FILE).write_text(json.dumps(info | {"class_counts": counts}))
+    _, text = with_self_checksum(info | {"class_counts": counts})
+    (dataset / DATASET_FILE).write_bytes(text)
 
 
 def values_of(index: PackedIndex) -> list[tuple[Field, list[Any]]]:
