@@ -32,6 +32,8 @@ def are_own_numbers(classes: list[str]) -> bool:
 def assume_other_order(splits: Mapping[str, Sequence[str]]) -> list[Assumption]:
     """Says if splits list the same classes in different orders, so that each has numbers of its own."""
     orders = {split: list(classes) for split, classes in splits.items() if classes}
+    if len(orders) < 2:
+        return []
     first, *others = orders.values()
     for classes in others:
         if classes != first and sorted(classes) == sorted(first):
