@@ -178,11 +178,11 @@ def loader(
             options. Or a dict, for keys with other names: {"pixel_values": "image"}. None: a batch
             is (images, labels).
         prepare: a function of the entries of a batch of `fields`, all but images, masks, maps and
-            arrays.
-            It returns a dict of entries to add or to replace, such as tokens. It is called once a
-            batch, ahead of the training loop, in one thread of its own. Its result must depend on
-            the entries alone, so that a resumed run gets the same batches: for random draws, the
-            entry "seeds", (N,) uint64, has a seed for each sample, of (seed, epoch, sample).
+            arrays. It returns a dict of entries to add or to replace, such as tokens. It is called
+            once a batch, ahead of the training loop, in one thread of its own. Its result must
+            depend on the entries alone, so that a resumed run gets the same batches: for random
+            draws, the entry "seeds", (N,) uint64, has a seed for each sample, of (seed, epoch,
+            sample).
         rank, world_size: number of this process, and number of processes that train together and
             share each epoch; None: the values that torch.distributed has when an epoch begins if it
             is initialised, else 0 of 1.

@@ -18,7 +18,7 @@ from fastpipe.machine import binding
 from fastpipe.pages import name_page
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.partition import Ranks
-from fastpipe.sources.folders.splits import meaning_of_split
+from fastpipe.sources.folders.splits import is_for_evaluation
 
 _LOG = logging.getLogger("fastpipe")
 _SMALL_AREA = 32 * 32  # fewer pixels than any image that people train on
@@ -118,8 +118,7 @@ def warn_of_evaluation(
     `is_ordered`: the user has passed shuffle=False, and no crop.
     """
     name = str(data.path).rstrip("/").rpartition("/")[2]
-    is_of_evaluation = meaning_of_split(name) in ("val", "test", "dev", "eval")
-    if train and is_of_evaluation and f"train {data.path}" not in _warned:
+    if train and is_for_evaluation(name) and f"train {data.path}" not in _warned:
         _warned.add(f"train {data.path}")
         _LOG.warning(
             f"{data.path} is read as for training: random crops, mirrored, full batches only. "

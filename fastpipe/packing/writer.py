@@ -189,9 +189,10 @@ class Writer:
         Args:
             image: a path, the bytes of an image file, a PIL image, or (H, W) or (H, W, C) of uint8
                 or uint16, C channels: gray; gray and alpha; RGB; RGB and alpha. cv2.imread gives
-                BGR: pass its path in place of it, or cv2.cvtColor(image, cv2.COLOR_BGR2RGB). It keeps its exact
-                pixels, as with `pack`; a PIL image that a program has changed counts as one without
-                loss. Left out: the sample has fields only, such as a list of pictures or an array.
+                BGR: pass its path in place of it, or cv2.cvtColor(image, cv2.COLOR_BGR2RGB). It
+                keeps its exact pixels, as with `pack`; a PIL image that a program has changed
+                counts as one without loss. Left out: the sample has fields only, such as a list of
+                pictures or an array.
             label: a position in the list of classes, or a class name; None: the sample has no
                 label.
             key: names the sample, in the dataset and in messages; with keys an interrupted program

@@ -14,6 +14,8 @@ it is, or is turned by the orientation, or back by its inverse.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -136,15 +138,21 @@ def size_in(frame: Frame, packed: Packed) -> Size:
     return packed.source_size
 
 
-def frame_by_size(size: Size, packed: Packed, otherwise: Frame) -> Frame | None:
+def frame_by_size(
+    size: Size,
+    packed: Packed,
+    otherwise: Frame,
+    fits: Callable[[Size, Size], bool] = operator.eq,
+) -> Frame | None:
     """The frame in which the picture has this size.
 
-    `otherwise` if it has the size in both frames, None if in neither.
+    `otherwise` if it has the size in both frames, None if in neither. `fits`: whether this size is
+    that of a picture.
     """
     shown = Frame(SHOWN)
     stored = Frame(STORED)
-    fits_shown = size_in(shown, packed) == size
-    fits_stored = size_in(stored, packed) == size
+    fits_shown = fits(size, size_in(shown, packed))
+    fits_stored = fits(size, size_in(stored, packed))
     if fits_shown and fits_stored:
         return otherwise
     if fits_shown:
@@ -173,20 +181,14 @@ def frame_of_map(size: Size, packed: Packed, otherwise: Frame) -> Frame:
 
     ImageError: the sample's image has another shape.
     """
-    shown = Frame(SHOWN)
-    stored = Frame(STORED)
-    fits_shown = _have_one_shape(size, size_in(shown, packed))
-    fits_stored = _have_one_shape(size, size_in(stored, packed))
-    if fits_shown and fits_stored:
-        return otherwise
-    if fits_shown:
-        return shown
-    if fits_stored:
-        return stored
-    raise ImageError(
-        f"expected a map in the shape of the sample's image, {sizes_of(packed)} pixels or these "
-        f"times one factor; got {size[0]} x {size[1]}. Channels come last: (height, width, channels)"
-    )
+    frame = frame_by_size(size, packed, otherwise, _have_one_shape)
+    if frame is None:
+        raise ImageError(
+            f"expected a map in the shape of the sample's image, {sizes_of(packed)} pixels or these "
+            f"times one factor; got {size[0]} x {size[1]}. Channels come last: (height, width, "
+            "channels)"
+        )
+    return frame
 
 
 def _have_one_shape(size: Size, image_size: Size) -> bool:

@@ -24,6 +24,8 @@ from fastpipe.sources.tables.rows import Row
 # A file of text or JSON beside an image has so many bytes at most; it is read while listing.
 _MAX_TEXT_BYTES = 1 << 20
 _READ_KINDS = ("text", "json")
+# A list of pictures has several files.
+_KINDS = (*_READ_KINDS, *(kind for kind in FILE_KINDS if kind != "images"))
 
 
 class SidecarFields(NamedTuple):
@@ -75,13 +77,10 @@ def take_sidecars(
 def _field_of(column: FieldColumn) -> SourceField:
     ending = column.column.lstrip("*.")
     kind = column.kind or kind_of_member(ending)
-    if kind not in (*_READ_KINDS, *FILE_KINDS) or kind == "images":
-        kinds = ", ".join(
-            (*_READ_KINDS, *(name for name in FILE_KINDS if name != "images"))
-        )
+    if kind not in _KINDS:
         raise PackError(
             f"{column}: the column is the ending of files beside images; expected one of the kinds "
-            f"{kinds} behind it, such as --field {column.name}={ending}:text"
+            f"{', '.join(_KINDS)} behind it, such as --field {column.name}={ending}:text"
         )
     return SourceField(column.name, kind, column=ending)
 
@@ -128,7 +127,7 @@ def _rows(listing: Listing, sidecars: SidecarFields) -> Iterator[Row]:
             if field.kind in _READ_KINDS:
                 try:
                     values[field.name] = _read_text(listing.root / file, field.kind)
-                except (OSError, ValueError) as error:
+                except (OSError, ValueError, RecursionError) as error:
                     problem = problem or f"{readable(file)}: {error}"
         yield Row(source.path, values, problem, source.path, source.label)
 
@@ -137,7 +136,7 @@ def _read_text(path: SourcePath, kind: str) -> Any:
     """The text of a file, without white space around it; or what its JSON says.
 
     Raises:
-        OSError, ValueError: it cannot be read, or is none.
+        OSError, ValueError, RecursionError: it cannot be read, or is none.
     """
     with open_binary(path) as file:
         data = file.read(_MAX_TEXT_BYTES + 1)

@@ -125,6 +125,11 @@ def meaning_of_split(name: str) -> str:
     return _SPLIT_OF_WORD.get(word, "")
 
 
+def is_for_evaluation(name: str) -> bool:
+    """Whether a folder or a dataset of this name holds the split that a model is evaluated on."""
+    return meaning_of_split(name) in ("val", "test", "dev", "eval")
+
+
 def find_split_names(
     folders: Sequence[str], requested: str | None = None
 ) -> dict[str, str]:

@@ -20,7 +20,7 @@ from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.pages import name_page
 from fastpipe.sources.files import SourcePath, source_path
-from fastpipe.sources.folders.splits import meaning_of_split
+from fastpipe.sources.folders.splits import is_for_evaluation
 from fastpipe.sources.options import Format
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 from fastpipe.sources.scan.opening import open_data
@@ -345,7 +345,7 @@ def _loader_call(dst: str, summary: Summary) -> str:
     batch_size = min(_BATCH_SIZE, summary.info["samples"])
     name = dst.rstrip("/").rpartition("/")[2]
     options = ""
-    if meaning_of_split(name) in ("val", "test", "dev", "eval"):
+    if is_for_evaluation(name):
         options = ", train=False"
     info = summary.info
     if any(form["channels"] == 0 for form in info["forms"]):
