@@ -19,8 +19,8 @@ from fastpipe.arrays import Bools, Int64s, Records
 from fastpipe.errors import flag, whole
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops, plan_crops
-from fastpipe.plan.crop_options import output_size, parse_crop, parse_flip_probability
-from fastpipe.plan.crops import TenCrop
+from fastpipe.plan.crop_options import parse_crop, parse_flip_probability
+from fastpipe.plan.crops import TenCrop, parse_size
 from fastpipe.plan.draws import Stream, key, uniform
 
 _NO_EPOCH = -1
@@ -56,7 +56,7 @@ class Cropping:
         exact: Any,
         train: bool = False,
     ) -> None:
-        self.size = output_size(size)
+        self.size = parse_size(size)
         self.crop = parse_crop(crop, self.size, train=train)
         self._flip = parse_flip_probability(hflip, train=train)
         self._seed = whole("seed", seed, least=0, most=2**64 - 1)

@@ -119,7 +119,8 @@ def loader(
         size: size of the output in pixels: a number for a square, or (height, width). Or a function
             of the epoch's number that returns one, the same for the same epoch. Or "bucket" or
             fastpipe.Buckets(...): whole images in batches of similar shape; `image_sizes` and
-            `pixel_mask` of a batch say which pixels are padding. Or fastpipe.Native(...): whole
+            `pixel_mask` of a batch say which pixels are padding; with fit="cover" images are cut
+            instead. Or fastpipe.Native(...): whole
             images, each at a size of its own: images are then a list of tensors.
         size_choices: sizes of which each batch has one, selected by the seed, the same on all
             ranks.
@@ -246,7 +247,7 @@ def loader(
     elif with_images:
         augmentation = pixels.augment
     shuffled = train if shuffle is None else flag("shuffle", shuffle)
-    whole_images = parse_whole_images(size, size_choices, crop)
+    whole_images = parse_whole_images(size, size_choices, crop, train=train)
     buckets = whole_images if isinstance(whole_images, Buckets) else None
     sizes = None
     if buckets is not None:

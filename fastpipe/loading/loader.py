@@ -24,7 +24,8 @@ from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.state import make_state, parse_order, parse_position
 from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.crop_options import output_size, parse_crop
+from fastpipe.plan.crop_options import parse_crop
+from fastpipe.plan.crops import parse_size
 from fastpipe.plan.epoch import check_image_sizes
 from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
@@ -218,7 +219,7 @@ class Loader(DataLoaderAttributes):
             raise conflict_error("set_size + sized views", f"set_size({size!r})")
 
         # All checks come first, so that a size that is refused changes nothing.
-        height_width = output_size(size)
+        height_width = parse_size(size)
         for view in resized_views:
             parse_crop(view.crop, height_width, train=False)
         check_image_sizes(replace(recipe, size=height_width))

@@ -28,11 +28,10 @@ from fastpipe.errors import ConfigError, whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import (
     checked_sizes,
-    output_size,
     parse_crop,
     parse_flip_probability,
 )
-from fastpipe.plan.crops import Crop, TenCrop
+from fastpipe.plan.crops import Crop, TenCrop, parse_size
 from fastpipe.plan.maps import Maps
 from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
@@ -85,7 +84,7 @@ def recipe_with_views(
     augments = []
     sizes = recipe.sizes
     for number, view in enumerate(parsed):
-        size = None if view.size is None else output_size(view.size)
+        size = None if view.size is None else parse_size(view.size)
         crop = _crop_of_view(view, size, recipe, train=train)
         # A view without a size of its own follows the loader's, which may change: all of these
         # sizes have to suit its crop.
@@ -180,7 +179,8 @@ def make_field_reader(
     first = augments[0]
     # Fields that the loader itself has, whatever the dataset.
     loader_fields: tuple[str, ...] = (*SAMPLE_FIELDS, "valid", "epoch", *CROP_FIELDS)
-    if isinstance(recipe.crop, Buckets):
+    pads = isinstance(recipe.crop, Buckets) and recipe.crop.pads
+    if pads:
         loader_fields += ("image_size", "pixel_mask")
     elif isinstance(recipe.crop, Native):
         loader_fields += ("image_size",)
@@ -211,7 +211,7 @@ def make_field_reader(
             kinds[field.name] = "mask"
             if field.flip_signs:
                 directions.append(field.name)
-    if isinstance(recipe.crop, Buckets) and "images" in kinds.values():
+    if pads and "images" in kinds.values():
         raise conflict_error("buckets + lists of pictures")
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
@@ -265,8 +265,8 @@ def check_together(
             raise conflict_error("mixing + FiveCrop", type(crop).__name__)
         if isinstance(crop, Native):
             raise conflict_error("native sizes + augment")
-        if isinstance(crop, Buckets):
-            _check_with_buckets(augment)
+        if isinstance(crop, Buckets) and crop.pads:
+            _check_with_padding(augment)
         # Soft labels need a class for each sample.
         if augment.soft and not labelled:
             num_unlabelled = len(data) - sum(data.class_counts)
@@ -277,7 +277,7 @@ def check_together(
                 )
 
 
-def _check_with_buckets(augment: Augment) -> None:
+def _check_with_padding(augment: Augment) -> None:
     """Raises ConfigError if an augmentation would treat the padding of buckets as image."""
     for stage in augment.stages:
         if stage.mixes and "shown" not in stage.moves:

@@ -1,57 +1,65 @@
-"""Images of any shape -> whole images of about one size, in batches of similar shape.
-
-Note [grouped batches]
-Some batches that follow one another form a window: as many as a window of the shuffled order fills,
-at least 16. The samples of a window are sorted by shape and dealt out again: each batch gets one
-stretch of the sorted samples, and a draw decides which. So every batch is full, no sample is left
-over, reads stay inside the window, and any batch can be planned without the windows before it.
-The samples of each sequence of Note [partition] are sorted on their own, because a node may read
-its own only. A batch's samples and size depend on the global batch, not on the number of ranks.
-"""
+"""Images of any shape -> the sizes at which they share a batch: fastpipe.Buckets."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.arrays import Int64s
-from fastpipe.errors import ConfigError, whole
-from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop, Size
-from fastpipe.plan.draws import bits
-from fastpipe.plan.order import CHUNKS_PER_WINDOW, cache_recent
-from fastpipe.plan.partition import Partition
+from fastpipe.errors import ConfigError, choice, flag, whole
+from fastpipe.plan.bucket_sizes import (
+    nearest_covered_sizes,
+    nearest_sizes,
+    sizes_of_area,
+    sort_by_ratio,
+)
+from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop, Size, parse_size
 
 _DEFAULT_AREA = 224 * 224
 # The longest side, in sides of a square of the same area. Only images more elongated than 4:1
 # become smaller.
 _LONGEST_SIDE_RATIO = 2
-_MIN_WINDOW_BATCHES = 16  # fewer batches would leave much padding
-_MAX_WINDOW_SAMPLES = 1 << 18  # sorted at once, unless one global batch has more
-_WINDOWS_KEPT = 4  # the current one, and those that are fetched ahead
+_SIZE_DIVISIBLE = 32
 
 
 @refusing_unknown_fields("fastpipe.Buckets")
 @dataclass(frozen=True, kw_only=True)
 class Buckets(PaddedCrop):
-    """Whole images in their own aspect ratio, in batches of similar shape:
-    fastpipe.loader(size=Buckets(...)).
+    """Images of any shape, in batches of similar shape: fastpipe.loader(size=Buckets(...)).
 
-    Each image is resized by its own width and height only, put at the top left of its row, and
-    padded at the right and below. A batch is as high and as wide as its largest image, rounded up
-    to a multiple of `size_divisible`.
+    fit="pad" shows whole images in their own aspect ratio. Each is resized by its own width and
+    height only, put at the top left of its row, and padded at the right and below. A batch is as
+    high and as wide as its largest image, rounded up to a multiple of `size_divisible`.
+
+    fit="cover" has no padding, as the training of diffusion models wants it. Batches have the
+    listed `sizes` only. Each image is resized until it just covers the size whose shape is nearest
+    to its own, and what is over is cut off. "crop_box" and "original_size" in fields= say which
+    part of which image a row shows. A few images lie between two shapes, at most one batch for each
+    size in some hundred batches: there all get the size that most of them have.
 
     Args:
-        area: pixels of each resized image; sides are rounded down. None: 224 * 224, unless
-            `min_size` is given.
+        area: pixels of each resized image; sides are rounded down. With fit="cover" it makes
+            the sizes: for each width that is a multiple of `size_divisible` the largest such height
+            within the area, and the same turned. None: 224 * 224, unless
+            `min_size` or `sizes` is given.
         min_size: instead of the area: length of the shorter side in pixels, as in torchvision's
             detection models.
         max_size: longest side in pixels; an image that would be longer becomes smaller. None: with
             min_size 5 / 3 of it, with an area twice its root.
         size_divisible: height and width of batches are multiples of this.
+        sizes: instead of these four, the sizes of batches: numbers for squares, or (height, width).
+            With fit="pad", each image is resized until it just fits into the nearest one.
+        fit: "pad" or "cover".
+        no_upscale: of fit="cover": an image gets the nearest of the sizes that it covers without
+            being enlarged. An image that covers none is an error. A batch between two shapes has
+            the smaller height and the smaller width of both.
+        random_crop: of fit="cover": True: the part that is kept lies at a random place. False: in
+            the middle. None: `train` decides.
         fill, padding_mode: of the padding; see RandomCrop.
         interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
 
@@ -61,22 +69,90 @@ class Buckets(PaddedCrop):
         >>> batch = next(iter(loader))
         >>> batch.pixel_mask.shape == batch[0].shape[:1] + batch[0].shape[2:]
         True
+        >>> size = fastpipe.Buckets(sizes=[(64, 64), (48, 80), (80, 48)], fit="cover")
+        >>> images, labels = next(iter(fastpipe.loader("data/train", batch_size=4, size=size)))
+        >>> tuple(images.shape[2:]) in size.sizes
+        True
     """
 
     area: int | None = None
     min_size: int | None = None
     max_size: int | None = None
-    size_divisible: int = 32
+    size_divisible: int = _SIZE_DIVISIBLE
+    sizes: Sequence[int | Size] | None = None
+    fit: str = "pad"
+    no_upscale: bool = False
+    random_crop: bool | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        choice("fit", self.fit, ("pad", "cover"))
+        flag("no_upscale", self.no_upscale)
+        if self.random_crop is not None:
+            flag("random_crop", self.random_crop)
+        whole("size_divisible", self.size_divisible, least=1, most=1024)
+        self._check_fit()
+        if self.sizes is not None:
+            self._set_sizes(self.sizes)
+        else:
+            self._set_area()
+        if self.covers and not self.listed_sizes:
+            raise ConfigError(
+                f"Buckets: no multiple of size_divisible={self.size_divisible} has at most "
+                f"area={self.area} pixels; pass a larger area or a smaller size_divisible"
+            )
+
+    def _check_fit(self) -> None:
+        """Raises ConfigError for options that belong to the other kind of fit."""
+        if self.covers:
+            if self.min_size is not None:
+                raise ConfigError(
+                    f'Buckets: expected sizes= or area= with fit="cover", got min_size='
+                    f"{self.min_size!r}; pass sizes=[(height, width), ...]"
+                )
+            if self.padding_mode != "constant" or self.fill != (0, 0, 0, 0):
+                raise ConfigError(
+                    'Buckets: fit="cover" pads nothing; leave fill and padding_mode out'
+                )
+            return
+        for name, value in (
+            ("no_upscale", self.no_upscale),
+            ("random_crop", self.random_crop),
+        ):
+            if value:
+                raise ConfigError(
+                    f'Buckets: {name} works only with fit="cover", which cuts images; pass it, or '
+                    f"leave {name} out"
+                )
+
+    def _set_sizes(self, sizes: object) -> None:
+        for name, default in (
+            ("area", None),
+            ("min_size", None),
+            ("max_size", None),
+            ("size_divisible", _SIZE_DIVISIBLE),
+        ):
+            value = getattr(self, name)
+            if value != default:
+                raise ConfigError(
+                    f"Buckets: expected one of sizes= and {name}=, got both, {name}={value!r}; "
+                    "leave one out"
+                )
+        if not isinstance(sizes, (tuple, list)) or not sizes:
+            raise ConfigError(
+                "Buckets: sizes: expected sizes, for example [(1024, 1024), (832, 1216)], got "
+                f"{sizes!r}"
+            )
+        parsed = tuple(parse_size(size, "sizes") for size in sizes)
+        object.__setattr__(self, "sizes", parsed)
+
+    def _set_area(self) -> None:
+        """Fills in the area and the longest side."""
         if self.area is not None and self.min_size is not None:
             raise ConfigError(
                 f"Buckets: expected one of area= and min_size=, got both, area={self.area!r} and "
                 f"min_size={self.min_size!r}; leave one out"
             )
-        whole("size_divisible", self.size_divisible, least=1, most=1024)
-
         # max_size may not be smaller than `side`.
         if self.min_size is not None:
             side = whole("min_size", self.min_size, least=1, most=MAX_OUTPUT_PIXELS)
@@ -113,11 +189,37 @@ class Buckets(PaddedCrop):
         )
 
     @property
+    def covers(self) -> bool:
+        """Whether images fill their rows and are cut, instead of being padded."""
+        return self.fit == "cover"
+
+    @property
+    def pads(self) -> bool:
+        return not self.covers
+
+    @functools.cached_property
+    def listed_sizes(self) -> tuple[Size, ...]:
+        """The sizes that batches can have, (height, width); empty: they follow from the images."""
+        if self.sizes is not None:
+            return tuple(parse_size(size, "sizes") for size in self.sizes)
+        if not self.covers:
+            return ()
+        assert self.area is not None
+        assert self.max_size is not None
+        return sizes_of_area(self.area, self.size_divisible, self.max_size)
+
+    @functools.cached_property
+    def _sizes_by_ratio(self) -> Int64s:
+        return sort_by_ratio(self.listed_sizes)
+
+    @property
     def largest(self) -> Size:
         """(height, width) of a batch that holds any single image of usual shape.
 
         The first memory has this size.
         """
+        if self.listed_sizes:
+            return max(self.listed_sizes, key=math.prod)
         if self.area is not None:
             square_side = math.isqrt(self.area)
             side = self.rounded_up(square_side + self.size_divisible)
@@ -129,15 +231,30 @@ class Buckets(PaddedCrop):
     @property
     def identity(self) -> list[int | None]:
         """The options that decide which samples share a batch. A loader's state compares them."""
-        return [self.area, self.min_size, self.max_size, self.size_divisible]
+        identity = [self.area, self.min_size, self.max_size, self.size_divisible]
+        if self.listed_sizes:
+            identity += self._sizes_by_ratio.ravel().tolist()
+            identity.append(self.no_upscale)
+        return identity
 
     def rounded_up(self, side: int) -> int:
         """The side of a batch that holds an image with this side."""
         num_steps = -(-side // self.size_divisible)  # rounded up
         return num_steps * self.size_divisible
 
+    def row_sizes(self, pictures: Int64s) -> Int64s:
+        """(n, 2) width and height that the row of each image, (n, 2), would have alone."""
+        if not self.listed_sizes:
+            return self.resized(pictures[:, 0], pictures[:, 1])
+        sizes = self._sizes_by_ratio
+        positions = nearest_sizes(sizes, pictures)
+        if self.no_upscale:
+            covered = nearest_covered_sizes(sizes, pictures)
+            positions = np.where(covered >= 0, covered, positions)
+        return sizes[positions]
+
     def resized(self, widths: Int64s, heights: Int64s) -> Int64s:
-        """(n, 2) int64: width and height of each image in its row."""
+        """(n, 2) int64: width and height of each image in its row, if no sizes are listed."""
         assert self.max_size is not None
         # (n,) each: the sides of the image, and those of its row, of which the longer one may still
         # be too long.
@@ -167,150 +284,34 @@ class Buckets(PaddedCrop):
         resized_heights = np.where(is_wide, short, long)
         return np.stack([resized_widths, resized_heights], axis=1)
 
-    def shape(self, resized: Int64s) -> Size:
-        """(height, width) of a batch that holds images of these widths and heights, (n, 2)."""
-        width, height = resized.max(axis=0).tolist()
-        return self.rounded_up(height), self.rounded_up(width)
+    def shape(self, row_sizes: Int64s) -> Size:
+        """(height, width) of a batch whose images would have rows of these sizes, (n, 2), alone."""
+        if not self.listed_sizes:
+            width, height = row_sizes.max(axis=0, initial=1).tolist()
+            return self.rounded_up(height), self.rounded_up(width)
+        if self.no_upscale:
+            # Images that cover their own sizes cover this one, too.
+            width, height = row_sizes.min(axis=0).tolist()
+            return height, width
+        sizes, counts = np.unique(row_sizes, axis=0, return_counts=True)
+        width, height = sizes[counts.argmax()].tolist()
+        return height, width
 
-    def likeness(self, resized: Int64s) -> Int64s:
-        """(n,) numbers to sort images by: equal for one rounded shape, near for similar ones.
+    def sort_by_shape(self, pictures: Int64s, row_sizes: Int64s) -> Int64s:
+        """(n,) the images in an order in which neighbours have rows of one size or of similar shape.
 
-        Ascending by width and, within one width, descending by height.
+        Args:
+            pictures: (n, 2) widths and heights of the images.
+            row_sizes: (n, 2) of their rows.
         """
-        # (n, 2) width and height in steps of size_divisible, rounded up.
-        steps: Int64s = -(-resized // self.size_divisible)
-        # width * weight - height. A height is below the weight, so the width decides first.
-        weight = 2 * MAX_OUTPUT_PIXELS
-        return steps @ (weight, -1)
-
-
-@dataclass(frozen=True)
-class _Window:
-    """Some batches that follow one another, after their samples were dealt out again."""
-
-    sizes: list[Size]  # (height, width) of each batch
-    # Number of a sequence -> (n,) for each place of the window, the position of its sample, counted
-    # from the window's start.
-    positions: dict[int, Int64s]
-
-
-@dataclass(frozen=True, eq=False)
-class Grouping:
-    """Deals the samples of each window of batches out by shape; see Note [grouped batches]."""
-
-    # It has the sequences of all nodes, so that all ranks agree on a batch's size.
-    partition: Partition
-    # (sequence, start, stop) -> (n, 2) width and height in the row.
-    resized: Callable[[int, int, int], Int64s]
-    buckets: Buckets
-    _: KW_ONLY
-    batches: int  # of a window
-    # The key of the draws by which batches get their stretches; None: a window goes from narrow to
-    # wide images.
-    key: int | None
-
-    @staticmethod
-    def batches_of(chunk: int, global_batch_size: int) -> int:
-        """The number of batches in a window, if the order is read in chunks of `chunk` samples."""
-        batches_per_window = CHUNKS_PER_WINDOW * chunk // global_batch_size
-        wanted = max(_MIN_WINDOW_BATCHES, batches_per_window)
-        most = _MAX_WINDOW_SAMPLES // global_batch_size
-        return max(1, min(wanted, most))
-
-    def size(self, batch: int) -> Size:
-        """(height, width) of a batch."""
-        window, batch_in_window = divmod(batch, self.batches)
-        return self._window(window).sizes[batch_in_window]
-
-    def positions(
-        self, sequence: int, batch: int, start: int, stop: int
-    ) -> tuple[int, Int64s]:
-        """The samples at the places [start, stop) of a sequence, which lie in `batch`.
-
-        Returns:
-            The first position of the batch's window, and (stop - start,) positions counted from it.
-        """
-        # A node that has no sample left for this batch repeats its last one, of the batch before.
-        if self.partition.edge(sequence, batch) > start:
-            batch -= 1
-        window = batch // self.batches
-        begin = self.partition.edge(sequence, window * self.batches)
-        positions = self._window(window).positions[sequence]
-        return begin, positions[start - begin : stop - begin]
-
-    def grouped(self, sequence: int, positions: Int64s) -> Int64s:
-        """The inverse: the places of the samples at these positions after they were dealt out.
-
-        Positions after the last batch stay as they are.
-        """
-        places = positions.copy()
-        last_edge = self.partition.edge(sequence, self.partition.batches)
-        is_in_batch = positions < last_edge
-        if not is_in_batch.any():
-            return places
-        windows = np.full(len(positions), -1, dtype=np.int64)
-        batches = self.partition.batches_of(sequence, positions[is_in_batch])
-        windows[is_in_batch] = batches // self.batches
-        for window in np.unique(windows[is_in_batch]).tolist():
-            begin = self.partition.edge(sequence, window * self.batches)
-            in_window = windows == window
-            position_of_place = self._window(window).positions[sequence]
-            # argsort inverts a permutation.
-            place_of_position = np.argsort(position_of_place)
-            positions_in_window = positions[in_window] - begin
-            places[in_window] = begin + place_of_position[positions_in_window]
-        return places
-
-    def due(self, sequence: int, batch: int, *, is_first: bool) -> tuple[int, int]:
-        """The positions [start, stop) to request before `batch`, one window ahead of their use.
-
-        `is_first`: it is the first batch of an iteration, which needs its own window as well. Any
-        batch of a window may need any of the window's samples.
-        """
-        window_batch = batch // self.batches * self.batches
-        start_batch = window_batch if is_first else batch + self.batches
-        stop_batch = batch + self.batches + 1
-        last = self.partition.batches
-        start = self.partition.edge(sequence, min(start_batch, last))
-        stop = self.partition.edge(sequence, min(stop_batch, last))
-        return start, stop
-
-    @cache_recent(_WINDOWS_KEPT)
-    def _window(self, window: int) -> _Window:
-        """Deals out the samples of a window; see Note [grouped batches]."""
-        first = window * self.batches
-        end = min(first + self.batches, self.partition.batches)
-        count = end - first
-        # (count,) which stretch of the sorted samples each batch gets, and the inverse.
-        stretch_of_batch = np.arange(count)
-        if self.key is not None:
-            batches = np.arange(first, end, dtype=np.int64)
-            draws = bits(self.key, batches)
-            stretch_of_batch = np.argsort(draws, kind="stable")
-        batch_of_stretch = np.argsort(stretch_of_batch)
-
-        # (count, 2) width and height that hold all images of each batch.
-        largest = np.ones((count, 2), dtype=np.int64)
-        positions = {}
-        for sequence, _ in self.partition.sequences:
-            # (count + 1,) the positions at which the batches begin, and the end of the last one.
-            edges = []
-            for batch in range(first, end + 1):
-                edges.append(self.partition.edge(sequence, batch))
-            # (samples of the window, 2) their sizes, and (samples,) their order by shape.
-            resized = self.resized(sequence, edges[0], edges[-1])
-            likeness = self.buckets.likeness(resized)
-            by_shape = np.argsort(likeness, kind="stable")
-            # Batches may differ in length by one sample, so each stretch is as long as its batch.
-            batch_lengths = np.diff(edges)
-            stretch_lengths = batch_lengths[batch_of_stretch]
-            stretch_ends = np.cumsum(stretch_lengths)
-            stretches = np.split(by_shape, stretch_ends[:-1])
-            dealt = [stretches[stretch] for stretch in stretch_of_batch]
-            for batch, rows in enumerate(dealt):
-                # A node may have no row in a batch; then the sides stay.
-                sides = resized[rows].max(axis=0, initial=1)
-                largest[batch] = np.maximum(largest[batch], sides)
-            positions[sequence] = np.concatenate(dealt)
-        sizes = [self.buckets.shape(sides[None]) for sides in largest]
-        return _Window(sizes, positions)
+        if not self.listed_sizes:
+            # Ascending by width and, within one width, descending by height, in steps of
+            # size_divisible, rounded up. A height is below the weight, so the width decides first.
+            steps = -(-row_sizes // self.size_divisible)
+            weight = 2 * MAX_OUTPUT_PIXELS
+            return np.argsort(steps @ (weight, -1), kind="stable")
+        # The image's own ratio decides within a size: where a batch has images of two sizes, these
+        # are the ones whose shapes lie between them.
+        row_ratios = row_sizes[:, 0] / row_sizes[:, 1]
+        picture_ratios = pictures[:, 0] / pictures[:, 1]
+        return np.lexsort((picture_ratios, row_sizes[:, 0], row_ratios))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fastpipe.arrays import Bools, Float64s, Int64s
 from fastpipe.errors import ConfigError
+from fastpipe.plan.bucket_sizes import covers_size
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import (
     CenterCrop,
@@ -136,6 +137,12 @@ def plan_crops(
             check_room(canvas, size, name)
             left_top = _draw_left_top(canvas.room, seed, epoch, samples)
             return _crops_of_canvas(crop, size, canvas, left_top)
+        case Buckets() if crop.covers:
+            canvas = canvas_of(crop, size, widths, heights)
+            left_top = _centre(canvas.room)
+            if crop.random_crop:
+                left_top = _draw_left_top(canvas.room, seed, epoch, samples)
+            return _crops_of_canvas(crop, size, canvas, left_top)
         case Buckets():
             assert flips is not None
             canvas = canvas_of(crop, size, widths, heights)
@@ -163,6 +170,14 @@ def _draw_left_top(room: Int64s, seed: int, epoch: int, samples: Int64s) -> Int6
     return up_to(np.stack([x, y], axis=1), room)
 
 
+def _centre(room: Int64s) -> Int64s:
+    """(n, 2) the left top of crops in the middle.
+
+    Halves are rounded to even, as by torchvision's CenterCrop.
+    """
+    return np.rint(room / 2.0).astype(np.int64)
+
+
 # numpy is slow for single images, and most images of a dataset have one of few sizes.
 @functools.lru_cache(maxsize=1024)
 def _fixed_crop_of_one(crop: Crop, size: Size, width: int, height: int) -> Crops:
@@ -176,9 +191,7 @@ def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Cro
     canvas = canvas_of(crop, size, widths, heights)
     if isinstance(crop, Resize):
         return crops_at(_whole_images(canvas.pictures), crop, size)
-    # (n, 2) the left top of a crop in the middle; a Letterbox has no room. Halves are rounded to
-    # even, as by torchvision's CenterCrop.
-    centre = np.rint(canvas.room / 2.0).astype(np.int64)
+    centre = _centre(canvas.room)  # a Letterbox has no room
     if not isinstance(crop, FiveCrop):
         return _crops_of_canvas(crop, size, canvas, centre)
 
@@ -232,6 +245,11 @@ def canvas_of(
     before = np.zeros_like(pictures)
     after = before
     match crop:
+        case Buckets() if crop.covers:
+            resized = _cover(output, pictures)
+        case Buckets() if crop.listed_sizes:
+            resized = _fit_inside(output, pictures)
+            after = output - resized
         case Buckets():
             resized = crop.resized(widths, heights)
             # An image that replaces a damaged sample of another shape may be larger than the batch.
@@ -290,6 +308,29 @@ def check_room(canvas: Canvas, size: Size, name: Callable[[int], str]) -> None:
     )
 
 
+def check_covered(
+    buckets: Buckets, pictures: Int64s, name: Callable[[int], str]
+) -> None:
+    """Raises ConfigError if images, (n, 2), would be enlarged though `no_upscale` forbids it;
+    `name` gives the name of the first of them.
+    """
+    if not buckets.no_upscale:
+        return
+    row_sizes = buckets.row_sizes(pictures)
+    is_too_small = ~covers_size(pictures, row_sizes)
+    too_small = np.flatnonzero(is_too_small)
+    if not len(too_small):
+        return
+    first = int(too_small[0])
+    width, height = pictures[first].tolist()
+    raise ConfigError(
+        f"Buckets: {len(too_small):,} of {len(pictures):,} pictures are smaller than each of the "
+        f"sizes, and no_upscale=True forbids to enlarge them. The first is {name(first)}: {width} "
+        f"x {height} pixels. Add smaller sizes=, leave no_upscale out, or leave these pictures out "
+        "with data.select(lambda c: (c['width'] >= ...) & (c['height'] >= ...))"
+    )
+
+
 def _crops_of_canvas(
     crop: Crop | WholeImages, size: Size, canvas: Canvas, left_top: Int64s
 ) -> Crops:
@@ -341,6 +382,23 @@ def _fit_inside(output: Int64s, pictures: Int64s) -> Int64s:
     products = output * pictures[:, ::-1]
     width_limits = products[:, 0] <= products[:, 1]
     return np.maximum(_scaled(output, pictures, width_limits), 1)
+
+
+def _cover(output: Int64s, pictures: Int64s) -> Int64s:
+    """The smallest size in the image's aspect ratio that covers the output.
+
+    One side is the output's, the other is rounded to a whole pixel, halves up.
+    """
+    products = output * pictures[:, ::-1]
+    # The width decides if output width / image width is the larger ratio.
+    width_decides = products[:, 0] >= products[:, 1]
+    is_output_side = np.stack([width_decides, ~width_decides], axis=1)
+    other_sides = pictures[:, ::-1]
+    # The length of each side, if the other side has the output's length.
+    doubled = 2 * output[::-1] * pictures
+    in_ratio = (doubled + other_sides) // (2 * other_sides)
+    in_ratio = np.maximum(in_ratio, output)
+    return np.where(is_output_side, output, in_ratio)
 
 
 def _fit_inside_rounded(output: Int64s, pictures: Int64s) -> Int64s:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, get_args
 
 from fastpipe.arguments import advise_single_transform
-from fastpipe.errors import ConfigError, real_number, whole
+from fastpipe.errors import ConfigError, real_number
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import (
-    MAX_OUTPUT_PIXELS,
     CenterCrop,
     Crop,
     FiveCrop,
     RandomResizedCrop,
     Size,
+    parse_size,
     shorter_side,
 )
 from fastpipe.plan.native import Native, WholeImages
@@ -39,22 +40,8 @@ _NOT_A_CROP = (
 )
 
 
-def output_size(value: object, name: str = "size") -> Size:
-    """Checks `size`: a number for a square, or (height, width), as in torchvision."""
-    sides = value if isinstance(value, (tuple, list)) else (value, value)
-    if len(sides) != 2:
-        raise ConfigError(
-            f"{name}: expected a number or (height, width), got {value!r}"
-        )
-    hint = "pass a number for a square, or (height, width)"
-    height, width = (
-        whole(name, side, least=1, most=MAX_OUTPUT_PIXELS, hint=hint) for side in sides
-    )
-    return height, width
-
-
 def parse_whole_images(
-    size: object, choices: object, crop: object
+    size: object, choices: object, crop: object, *, train: bool
 ) -> WholeImages | None:
     """Checks `size` if it is "bucket", Buckets or Native, and the arguments that do not go with it;
     None if it is none of these.
@@ -80,6 +67,8 @@ def parse_whole_images(
         raise conflict_error("whole images + crop", type(crop).__name__)
     if isinstance(size, str):
         return Buckets()
+    if isinstance(size, Buckets) and size.covers and size.random_crop is None:
+        return replace(size, random_crop=train)
     return size
 
 
@@ -101,12 +90,12 @@ def batch_sizes(
             raise ConfigError(
                 f"size_choices: expected sizes, for example [192, 224, 256], got {choices!r}"
             )
-        checked = tuple(output_size(choice, "size_choices") for choice in choices)
+        checked = tuple(parse_size(choice, "size_choices") for choice in choices)
         sizes = checked_sizes(Sizes(choices=checked), crop, train=train)
         return max(checked, key=math.prod), sizes
     if not callable(size):
-        return output_size(size), None
-    schedule = _checked_schedule(size, output_size)
+        return parse_size(size), None
+    schedule = _checked_schedule(size, parse_size)
     sizes = checked_sizes(Sizes(schedule=schedule), crop, train=train)
     # Only the sizes of epoch 0 are known; the memory grows if a later one is larger.
     return sizes.in_epoch(0, 0)(0), sizes

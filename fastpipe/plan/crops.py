@@ -17,6 +17,20 @@ INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 
 
+def parse_size(value: object, name: str = "size") -> Size:
+    """Checks `size`: a number for a square, or (height, width), as in torchvision."""
+    sides = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(sides) != 2:
+        raise ConfigError(
+            f"{name}: expected a number or (height, width), got {value!r}"
+        )
+    hint = "pass a number for a square, or (height, width)"
+    height, width = (
+        whole(name, side, least=1, most=MAX_OUTPUT_PIXELS, hint=hint) for side in sides
+    )
+    return height, width
+
+
 @dataclass(frozen=True)
 class Rendering:
     """How the pixels of rows are made from those of images. The names are the engine's keywords."""

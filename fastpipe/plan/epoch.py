@@ -16,7 +16,7 @@ import numpy as np
 from fastpipe.arrays import Bools, Int64s, Records
 from fastpipe.errors import FastpipeError
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.buckets import Buckets, Grouping
+from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.byte_ranges import (
     RANGE_DTYPE,
     joined,
@@ -27,6 +27,7 @@ from fastpipe.plan.byte_ranges import (
 from fastpipe.plan.content import Content
 from fastpipe.plan.crop_boxes import (
     canvas_of,
+    check_covered,
     check_room,
     crops_at,
     plan_crops,
@@ -34,6 +35,7 @@ from fastpipe.plan.crop_boxes import (
 )
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Stream, bits, key, keys, uniform, up_to
+from fastpipe.plan.grouping import Grouping
 from fastpipe.plan.order import Ids, OrderRows, Passes
 from fastpipe.plan.partition import Partition, Span
 from fastpipe.plan.recipe import Recipe, Size, partition_of
@@ -306,7 +308,8 @@ class EpochPlan:
         """
         crop = self.recipe.crop
         if isinstance(crop, Buckets):
-            size = crop.shape(_resized_sizes(self._content, crop, ids))
+            pictures = _picture_sizes(self._content, ids)
+            size = crop.shape(crop.row_sizes(pictures))
         else:
             size = self._size_of(number)
         valid = np.ones(len(ids), dtype=np.bool_)
@@ -433,17 +436,21 @@ def _grouping_of(
     """The grouping of an epoch. `orders` has the order of each sequence of `partition`."""
     content = recipe.content
 
-    def resized(sequence: int, start: int, stop: int) -> Int64s:
+    def pictures(sequence: int, start: int, stop: int) -> Int64s:
         ids = orders[sequence].take(start, stop).ids
-        return _resized_sizes(content, buckets, ids)
+        pictures = _picture_sizes(content, ids)
+        check_covered(buckets, pictures, partial(_name_of, content, ids))
+        return pictures
 
     stream = key(recipe.seed, epoch, Stream.GROUP) if recipe.shuffle else None
-    batches = Grouping.batches_of(content.chunk, partition.global_batch_size)
-    return Grouping(partition, resized, buckets, batches=batches, key=stream)
+    num_sizes = max(1, len(buckets.listed_sizes))
+    batches = Grouping.batches_of(content.chunk, partition.global_batch_size, num_sizes)
+    return Grouping(partition, pictures, buckets, batches=batches, key=stream)
 
 
 def check_image_sizes(recipe: Recipe) -> None:
-    """Raises ConfigError if images are too small for a random crop, or too large to be decoded.
+    """Raises ConfigError if images are too small for a random crop or for buckets without
+    enlarging, or too large to be decoded.
 
     It reads the records of all samples, so it does nothing for a large dataset or with a sampler.
     """
@@ -453,9 +460,10 @@ def check_image_sizes(recipe: Recipe) -> None:
     for view in recipe.views:
         if isinstance(view.crop, RandomCrop) and not view.crop.pad_if_needed:
             crop_views.append(view)
+    buckets = recipe.crop if isinstance(recipe.crop, Buckets) else None
     if recipe.picks or len(content) > _MAX_SAMPLES_CHECKED:
         return
-    if not crop_views and not index.can_be_large:
+    if not crop_views and buckets is None and not index.can_be_large:
         return
 
     ids = np.arange(len(content), dtype=np.int64)
@@ -464,6 +472,9 @@ def check_image_sizes(recipe: Recipe) -> None:
     index.check_pixels(samples, records)
 
     widths, heights = _sides(records)
+    if buckets is not None:
+        pictures = np.stack([widths, heights], axis=1)
+        check_covered(buckets, pictures, partial(_name_of, content, ids))
     sizes: tuple[Size, ...] = (recipe.size,)
     if recipe.sizes is not None and recipe.sizes.choices:
         sizes = recipe.sizes.choices
@@ -474,7 +485,7 @@ def check_image_sizes(recipe: Recipe) -> None:
             check_room(
                 canvas,
                 view_size,
-                lambda position: index.name_of(int(samples[position])),
+                partial(_name_of, content, ids),
             )
 
 
@@ -499,11 +510,17 @@ def _ids_of(recipe: Recipe, epoch: int, share: int, number: int) -> Ids:
     return pick_ids
 
 
-def _resized_sizes(content: Content, buckets: Buckets, ids: Int64s) -> Int64s:
-    """(n, 2) width and height of samples in their rows."""
+def _picture_sizes(content: Content, ids: Int64s) -> Int64s:
+    """(n, 2) widths and heights of the images of samples."""
     records = content.index.records_of(content.numbers(ids))
     widths, heights = _sides(records)
-    return buckets.resized(widths, heights)
+    return np.stack([widths, heights], axis=1)
+
+
+def _name_of(content: Content, ids: Int64s, position: int) -> str:
+    """The name of the sample that has the id at a position of `ids`."""
+    (number,) = content.numbers(ids[position : position + 1])
+    return content.index.name_of(int(number))
 
 
 def _sides(records: Records) -> tuple[Int64s, Int64s]:

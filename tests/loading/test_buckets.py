@@ -329,7 +329,7 @@ def test_options_that_only_buckets_have_or_lack(shapes: Path) -> None:
         ({"size_divisible": 0}, "size_divisible: expected 1 to 1024"),
         (
             {"ratio": 3},
-            "expected area=, min_size=, max_size=, size_divisible=, fill=, .* by name, got ratio=",
+            "expected area=, min_size=, max_size=, size_divisible=, sizes=, .* by name, got ratio=",
         ),
     ],
 )
@@ -338,4 +338,4 @@ def test_wrong_buckets(options: dict[str, Any], words: str) -> None:
         fastpipe.Buckets(**options)
     with pytest.raises(ConfigError, match=r"size=fastpipe.Buckets\(min_size=800\)") as caught:
         fastpipe.Buckets(800)  # type: ignore[misc]
-    assert "crop=" not in str(caught.value), "a loader refuses that"
+    assert " crop=" not in str(caught.value), "a loader refuses that"

@@ -20,7 +20,7 @@ from support.walk.walked_data import Known, make
 from support.walk.walked_values import UNSURE, WRONG, WRONG_OPEN
 
 import fastpipe
-from fastpipe.plan.buckets import Grouping
+from fastpipe.plan.grouping import Grouping
 
 SEED = 7
 DRAWN = times(3000, 20_000)  # of which those are chosen that cover all

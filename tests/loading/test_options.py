@@ -43,9 +43,9 @@ def resize(value: Any) -> CenterCrop:
 WRONG: list[tuple[Callable[[Any], object], str, str, tuple[object, ...]]] = [
     (whole, "batch_size", "a whole number", (1.5, "8", None, True, [8], 8.0)),
     (whole, "batch_size", "1 to 100", (0, -1, 101, 2**70)),
-    (options.output_size, "size", "a whole number", ("224", None, 1.5, (2, "3"), {1, 2})),
-    (options.output_size, "size", r"\(height, width\)", ((1,), (1, 2, 3), ())),
-    (options.output_size, "size", "1 to 16384", (0, 16385, (10, 0), (-3, 10))),
+    (options.parse_size, "size", "a whole number", ("224", None, 1.5, (2, "3"), {1, 2})),
+    (options.parse_size, "size", r"\(height, width\)", ((1,), (1, 2, 3), ())),
+    (options.parse_size, "size", "1 to 16384", (0, 16385, (10, 0), (-3, 10))),
     (crop, "crop", r"RandomResizedCrop\(\.\.\.\)", ("center", 224, Resize, True)),
     (hflip, "hflip", "a probability from 0 to 1", (-0.1, 1.1, 2, "yes", float("nan"))),
     (scale, "scale", "above 0 and at most 1", ((0, 1), (0.5, 1.1), (0.9, 0.1), 0.5)),
@@ -102,10 +102,10 @@ def test_whole_numbers_of_any_library_are_taken() -> None:
         assert type(number) is int
 
 
-def test_output_sizes() -> None:
-    assert options.output_size(224) == (224, 224)
-    assert options.output_size((192, 256)) == (192, 256)
-    assert options.output_size([1, np.int64(16384)]) == (1, 16384)
+def test_sizes_are_parsed() -> None:
+    assert options.parse_size(224) == (224, 224)
+    assert options.parse_size((192, 256)) == (192, 256)
+    assert options.parse_size([1, np.int64(16384)]) == (1, 16384)
 
 
 def test_flips() -> None:

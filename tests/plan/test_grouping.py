@@ -16,13 +16,16 @@ from support.running.distributions import assert_distribution
 
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.plan import content, order
-from fastpipe.plan.buckets import Buckets, Grouping
+from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.draws import Stream, bits, key
 from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.grouping import Grouping
 from fastpipe.plan.partition import Partition, Ranks
 from fastpipe.plan.recipe import Recipe
 
 BUCKETS = Buckets(area=100 * 100, size_divisible=16)
+COVERED = Buckets(sizes=[(100, 100), (80, 120), (120, 80), (64, 64)], fit="cover")
+NOT_ENLARGED = Buckets(sizes=COVERED.sizes, fit="cover", no_upscale=True)
 
 
 def sides_of(numbers: NDArray[np.int64], salt: int = 0) -> NDArray[np.int64]:
@@ -33,8 +36,8 @@ def sides_of(numbers: NDArray[np.int64], salt: int = 0) -> NDArray[np.int64]:
     return sides.astype(np.int64)
 
 
-def resized(sequence: int, start: int, stop: int) -> NDArray[np.int64]:
-    return BUCKETS.resized(*sides_of(np.arange(start, stop), sequence).T)
+def pictures(sequence: int, start: int, stop: int) -> NDArray[np.int64]:
+    return sides_of(np.arange(start, stop), sequence)
 
 
 @settings(max_examples=40)
@@ -60,7 +63,7 @@ def test_windows_are_dealt_out_anew(
     partition = Partition(
         samples, batch_size, drop_last=drop_last, ranks=Ranks(0, world_size), sequences=sequences
     )
-    made = Grouping(partition, resized, BUCKETS, batches=batches, key=8 if shuffle else None)
+    made = Grouping(partition, pictures, BUCKETS, batches=batches, key=8 if shuffle else None)
     taken: dict[int, list[int]] = {sequence: [] for sequence in range(sequences)}
     due = dict.fromkeys(range(sequences), 0)
     for number in range(partition.batches):
@@ -75,8 +78,8 @@ def test_windows_are_dealt_out_anew(
             due[sequence] = end
             if len(positions):
                 assert positions.max() < end
-                sides = resized(sequence, 0, int(positions.max()) + 1)[positions]
-                assert (sides <= (width, height)).all()
+                sides = pictures(sequence, 0, int(positions.max()) + 1)[positions]
+                assert (BUCKETS.row_sizes(sides) <= (width, height)).all()
     for sequence, positions in taken.items():
         assert sorted(positions) == list(range(len(positions)))
         assert due[sequence] == len(positions)
@@ -89,11 +92,13 @@ def test_windows_are_dealt_out_anew(
 def test_a_batch_has_like_shapes_and_batches_come_in_any_order() -> None:
     partition = Partition(64 * 8, 8, drop_last=True, ranks=Ranks())
     for shuffle in (None, 3):
-        made = Grouping(partition, resized, BUCKETS, batches=32, key=shuffle)
+        made = Grouping(partition, pictures, BUCKETS, batches=32, key=shuffle)
         ranges = []
         for number in range(32):
             begin, chosen = made.positions(0, number, 8 * number, 8 * number + 8)
-            likeness = BUCKETS.likeness(resized(0, 0, 256)[begin + chosen])
+            sizes = BUCKETS.row_sizes(pictures(0, 0, 256)[begin + chosen])
+            wide, high = np.ceil(sizes / BUCKETS.size_divisible).astype(np.int64).T
+            likeness = 1000 * wide - high
             ranges.append((int(likeness.min()), int(likeness.max())))
             if shuffle is None and number:
                 assert ranges[-1][0] >= ranges[-2][1]
@@ -107,7 +112,7 @@ def test_every_batch_of_a_window_may_get_any_shape() -> None:
     partition = Partition(8 * 2, 2, drop_last=True, ranks=Ranks())
 
     def sides(_: int, start: int, stop: int) -> NDArray[np.int64]:
-        return np.stack([np.arange(start, stop) + 1, np.ones(stop - start, dtype=np.int64)], axis=1)
+        return np.stack([np.arange(start, stop) + 1, np.arange(stop, start, -1)], axis=1)
 
     drawn = []
     for epoch in range(1500):
@@ -119,6 +124,45 @@ def test_every_batch_of_a_window_may_get_any_shape() -> None:
         )
     pairs = np.array(drawn) @ [8, 1]
     assert_distribution(np.bincount(pairs, minlength=64), 1.0 - np.eye(8).ravel())
+
+
+@pytest.mark.parametrize("sequences", [1, 2])
+@pytest.mark.parametrize("buckets", [COVERED, NOT_ENLARGED], ids=["enlarged", "not enlarged"])
+def test_batches_of_listed_sizes(buckets: Buckets, sequences: int) -> None:
+    """Each batch has one size; few images come at another size than their own, and these lie between the two."""
+    partition = Partition(
+        8 * 400, 8 // sequences, drop_last=True, ranks=Ranks(0, sequences), sequences=sequences
+    )
+
+    def at_least_64(sequence: int, start: int, stop: int) -> NDArray[np.int64]:
+        return np.maximum(pictures(sequence, start, stop), 64)
+
+    made = Grouping(partition, at_least_64, buckets, batches=400, key=3)
+    mixed = 0
+    shares: dict[tuple[int, int], int] = {}
+    for number in range(400):
+        height, width = made.size(number)
+        sizes = []
+        for sequence, start, stop in partition.spans(number):
+            begin, chosen = made.positions(sequence, number, start, stop)
+            sides = at_least_64(sequence, 0, 8 * 400)[begin + chosen]
+            if buckets.no_upscale:
+                assert (sides >= (width, height)).all()
+            sizes += buckets.row_sizes(sides)[:, ::-1].tolist()
+        sizes_of_images = {tuple(size) for size in sizes}
+        if len(sizes_of_images) == 1:
+            assert sizes_of_images == {(height, width)}
+        else:
+            mixed += 1
+        shares[(height, width)] = shares.get((height, width), 0) + 1
+    # Each of two sequences is sorted by itself, so the sizes change at different batches of them.
+    assert mixed <= (3 if sequences == 1 else 40)
+    all_sizes = buckets.row_sizes(
+        np.concatenate([at_least_64(s, 0, 8 * 400 // sequences) for s in range(sequences)])
+    )
+    for size in buckets.listed_sizes:
+        wanted = (all_sizes[:, ::-1] == size).all(axis=1).mean()
+        assert abs(shares.get(size, 0) / 400 - wanted) <= (4 if sequences == 1 else 12) / 400
 
 
 class Shapes(Billion):

@@ -125,13 +125,19 @@ def test_buckets(flat: Path, tmp_path: Path) -> None:
     assert list(next(iter(names["boxed"]))) == ["image", "image_size", "pixel_mask", "label"]
 
 
-def test_images_at_sizes_of_their_own(flat: Path, tmp_path: Path) -> None:
+def test_sizes_that_images_cover(flat: Path, tmp_path: Path) -> None:
     names = run(9, flat, tmp_path)
+    assert (names["height"], names["width"]) in names["sizes"]
+    assert names["left_top"].shape == names["original"].shape == (4, 2)
+
+
+def test_images_at_sizes_of_their_own(flat: Path, tmp_path: Path) -> None:
+    names = run(10, flat, tmp_path)
     assert all(side % 28 == 0 for image in names["images"] for side in image.shape[1:])
 
 
 def test_every_program_and_argument_is_there() -> None:
-    assert len(PROGRAMS) == 10
+    assert len(PROGRAMS) == 11
     for name in ("sampler", "epoch_size", "size", "views"):
         assert f"`{name}=" in PAGE
         assert name in inspect.signature(fastpipe.loader).parameters

@@ -59,7 +59,7 @@ class BatchModel(Model):
                     "not channels_last",
                     images.stride(),
                 )
-        if self.buckets:
+        if self.padded:
             self._check_padding(batch)
         self._check_labels(batch, loader)
         self._check_values(batch)
@@ -85,7 +85,7 @@ class BatchModel(Model):
             views = [view for view in self["views"] for _ in range(view.count)]
             crop, own = views[number].crop or crop, views[number].size
         if self.buckets:
-            return crop, None
+            return crop, set(getattr(self["size"], "listed_sizes", ())) or None
         if own is not None:
             return crop, {pair(own)}
         if size is not None:

@@ -132,6 +132,8 @@ def compare_views(walk: Walk, epoch: list[Taken], number: int) -> None:
                 continue
             other, row_alone = alone[n]
             image, image_alone = batch.images[number_of_view][row], other.images[0][row_alone]
+            if walk.model.covered and image.shape != image_alone.shape:
+                continue  # between two sizes, a batch has the size of most of its images
             high, wide = (
                 min(sides) for sides in zip(image.shape[-2:], image_alone.shape[-2:], strict=True)
             )  # buckets

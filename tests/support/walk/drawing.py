@@ -231,6 +231,9 @@ class _Options:
                 "fastpipe.Buckets(min_size=12, max_size=20, size_divisible=8)",
                 "fastpipe.Buckets(area=400, size_divisible=1, fill=(1, 2, 3), interpolation='bicubic')",
                 "fastpipe.Buckets(min_size=10)",
+                "fastpipe.Buckets(sizes=[(8, 12), 12, (20, 6)])",
+                "fastpipe.Buckets(sizes=[(8, 12), 12, (20, 6)], fit='cover')",
+                "fastpipe.Buckets(area=300, size_divisible=4, fit='cover', interpolation='bicubic')",
                 "fastpipe.Native(max_pixels=300, multiple=5)",
                 "fastpipe.Native(max_pixels=20 * 16, multiple=4, enlarge=True, interpolation='bilinear')",
             )

@@ -89,6 +89,8 @@ class Model:
         self.boxes = given[0] if given else fastpipe.Boxes("boxes")
         self.rows = self.batch * world_size
         self.buckets = self["size"] == "bucket" or isinstance(self["size"], fastpipe.Buckets)
+        self.covered = isinstance(self["size"], fastpipe.Buckets) and self["size"].covers
+        self.padded = self.buckets and not self.covered
         self.parts = self["partition"] if isinstance(self["partition"], int) else 1
         self.weights = self._weights()
 

@@ -52,7 +52,8 @@ batch_size: 0 ; -1 ; 2.5 ; '8' ; True ; None ; float('nan') ; [4]
 size: 0 ; -3 ; '16' ; (8,) ; (8, 8, 8) ; (8, 0) ; 1.5 ; None ; True ; lambda epoch: 0 ; lambda epoch: 'x' ;
     fastpipe.Buckets ; fastpipe.Buckets(area=0) ; fastpipe.Buckets(area=9, min_size=9) ;
     fastpipe.Buckets(size_divisible=0) ; fastpipe.Buckets(min_size=20, max_size=10) ;
-    fastpipe.Buckets(max_size='9')
+    fastpipe.Buckets(max_size='9') ; fastpipe.Buckets(sizes=[9], area=9) ; fastpipe.Buckets(sizes=[]) ;
+    fastpipe.Buckets(no_upscale=True) ; fastpipe.Buckets(min_size=9, fit='cover')
 size_choices: [] ; [0] ; 8 ; '8' ; [8, None] ; [(8, 8, 8)] ; {8}
 train: 1 ; 'yes' ; None
 crop: 'center' ; fastpipe.CenterCrop ; fastpipe.CenterCrop(resize=0) ; fastpipe.CenterCrop(resize=2.5)

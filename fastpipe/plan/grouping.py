@@ -1,0 +1,164 @@
+"""The samples of some batches that follow one another -> batches of similar shape.
+
+Note [grouped batches]
+Some batches that follow one another form a window: as many as a window of the shuffled order fills,
+at least 16, and at least 16 for each size of a list. The samples of a window are sorted by shape
+and dealt out again: each batch gets one stretch of the sorted samples, and a draw decides which. So
+every batch is full, no sample is left over, reads stay inside the window, and any batch can be
+planned without the windows before it. The samples of each sequence of Note [partition] are sorted
+on their own, because a node may read its own only. A batch's samples and size depend on the global
+batch, not on the number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+
+from fastpipe.arrays import Int64s
+from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.crops import Size
+from fastpipe.plan.draws import bits
+from fastpipe.plan.order import CHUNKS_PER_WINDOW, cache_recent
+from fastpipe.plan.partition import Partition
+
+_MIN_WINDOW_BATCHES = 16  # fewer batches would leave much padding
+_MAX_WINDOW_SAMPLES = 1 << 18  # sorted at once, unless one global batch has more
+_WINDOWS_KEPT = 4  # the current one, and those that are fetched ahead
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Some batches that follow one another, after their samples were dealt out again."""
+
+    sizes: list[Size]  # (height, width) of each batch
+    # Number of a sequence -> (n,) for each place of the window, the position of its sample, counted
+    # from the window's start.
+    positions: dict[int, Int64s]
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """Deals the samples of each window of batches out by shape; see Note [grouped batches]."""
+
+    # It has the sequences of all nodes, so that all ranks agree on a batch's size.
+    partition: Partition
+    # (sequence, start, stop) -> (n, 2) widths and heights of the images at these positions.
+    pictures: Callable[[int, int, int], Int64s]
+    buckets: Buckets
+    _: KW_ONLY
+    batches: int  # of a window
+    # The key of the draws by which batches get their stretches; None: a window goes from narrow to
+    # wide images.
+    key: int | None
+
+    @staticmethod
+    def batches_of(chunk: int, global_batch_size: int, num_sizes: int = 1) -> int:
+        """The number of batches in a window, if the order is read in chunks of `chunk` samples.
+
+        `num_sizes`: how many sizes batches can have, if they are listed; else 1.
+        """
+        batches_per_window = CHUNKS_PER_WINDOW * chunk // global_batch_size
+        wanted = max(_MIN_WINDOW_BATCHES * num_sizes, batches_per_window)
+        most = _MAX_WINDOW_SAMPLES // global_batch_size
+        return max(1, min(wanted, most))
+
+    def size(self, batch: int) -> Size:
+        """(height, width) of a batch."""
+        window, batch_in_window = divmod(batch, self.batches)
+        return self._window(window).sizes[batch_in_window]
+
+    def positions(
+        self, sequence: int, batch: int, start: int, stop: int
+    ) -> tuple[int, Int64s]:
+        """The samples at the places [start, stop) of a sequence, which lie in `batch`.
+
+        Returns:
+            The first position of the batch's window, and (stop - start,) positions counted from it.
+        """
+        # A node that has no sample left for this batch repeats its last one, of the batch before.
+        if self.partition.edge(sequence, batch) > start:
+            batch -= 1
+        window = batch // self.batches
+        begin = self.partition.edge(sequence, window * self.batches)
+        positions = self._window(window).positions[sequence]
+        return begin, positions[start - begin : stop - begin]
+
+    def grouped(self, sequence: int, positions: Int64s) -> Int64s:
+        """The inverse: the places of the samples at these positions after they were dealt out.
+
+        Positions after the last batch stay as they are.
+        """
+        places = positions.copy()
+        last_edge = self.partition.edge(sequence, self.partition.batches)
+        is_in_batch = positions < last_edge
+        if not is_in_batch.any():
+            return places
+        windows = np.full(len(positions), -1, dtype=np.int64)
+        batches = self.partition.batches_of(sequence, positions[is_in_batch])
+        windows[is_in_batch] = batches // self.batches
+        for window in np.unique(windows[is_in_batch]).tolist():
+            begin = self.partition.edge(sequence, window * self.batches)
+            in_window = windows == window
+            position_of_place = self._window(window).positions[sequence]
+            # argsort inverts a permutation.
+            place_of_position = np.argsort(position_of_place)
+            positions_in_window = positions[in_window] - begin
+            places[in_window] = begin + place_of_position[positions_in_window]
+        return places
+
+    def due(self, sequence: int, batch: int, *, is_first: bool) -> tuple[int, int]:
+        """The positions [start, stop) to request before `batch`, one window ahead of their use.
+
+        `is_first`: it is the first batch of an iteration, which needs its own window as well. Any
+        batch of a window may need any of the window's samples.
+        """
+        window_batch = batch // self.batches * self.batches
+        start_batch = window_batch if is_first else batch + self.batches
+        stop_batch = batch + self.batches + 1
+        last = self.partition.batches
+        start = self.partition.edge(sequence, min(start_batch, last))
+        stop = self.partition.edge(sequence, min(stop_batch, last))
+        return start, stop
+
+    @cache_recent(_WINDOWS_KEPT)
+    def _window(self, window: int) -> _Window:
+        """Deals out the samples of a window; see Note [grouped batches]."""
+        first = window * self.batches
+        end = min(first + self.batches, self.partition.batches)
+        count = end - first
+        # (count,) which stretch of the sorted samples each batch gets, and the inverse.
+        stretch_of_batch = np.arange(count)
+        if self.key is not None:
+            batches = np.arange(first, end, dtype=np.int64)
+            draws = bits(self.key, batches)
+            stretch_of_batch = np.argsort(draws, kind="stable")
+        batch_of_stretch = np.argsort(stretch_of_batch)
+
+        # For each batch the row sizes, (n, 2), of its images in all sequences.
+        row_sizes: list[list[Int64s]] = [[] for _ in range(count)]
+        positions = {}
+        for sequence, _ in self.partition.sequences:
+            # (count + 1,) the positions at which the batches begin, and the end of the last one.
+            edges = []
+            for batch in range(first, end + 1):
+                edges.append(self.partition.edge(sequence, batch))
+            # (samples of the window, 2) their sizes, and (samples,) their order by shape.
+            pictures = self.pictures(sequence, edges[0], edges[-1])
+            sizes = self.buckets.row_sizes(pictures)
+            by_shape = self.buckets.sort_by_shape(pictures, sizes)
+            # Batches may differ in length by one sample, so each stretch is as long as its batch.
+            batch_lengths = np.diff(edges)
+            stretch_lengths = batch_lengths[batch_of_stretch]
+            stretch_ends = np.cumsum(stretch_lengths)
+            stretches = np.split(by_shape, stretch_ends[:-1])
+            dealt = [stretches[stretch] for stretch in stretch_of_batch]
+            for batch, rows in enumerate(dealt):
+                row_sizes[batch].append(sizes[rows])
+            positions[sequence] = np.concatenate(dealt)
+        batch_sizes = []
+        for parts in row_sizes:
+            batch_sizes.append(self.buckets.shape(np.concatenate(parts)))
+        return _Window(batch_sizes, positions)
