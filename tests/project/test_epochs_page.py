@@ -128,7 +128,8 @@ def test_buckets(flat: Path, tmp_path: Path) -> None:
 def test_sizes_that_images_cover(flat: Path, tmp_path: Path) -> None:
     names = run(9, flat, tmp_path)
     assert (names["height"], names["width"]) in names["sizes"]
-    assert names["left_top"].shape == names["original"].shape == (4, 2)
+    assert names["left_top"].shape == names["original"].shape
+    assert names["original"].shape[1] == 2
 
 
 def test_images_at_sizes_of_their_own(flat: Path, tmp_path: Path) -> None:
