@@ -7,7 +7,8 @@
 DataLoader of two workers and `np.load`, with LitData's tensors if it is installed, and with two threads that only read
 the same bytes from the page cache into memory of the loader's size. `pictures` packs 3 to 12 photos a sample, each
 resized to 448 x 448. It compares with a DataLoader of two workers and Pillow, from files, from WebDataset's tars and
-from Hugging Face's `datasets` (`List(Image)`). The contenders take turns; the table has medians. CPU time is that of
+from Hugging Face's `datasets` (`List(Image)`), and with Energon (`pip install megatron-energon`) if it is installed. The
+contenders take turns; the table has medians. CPU time is that of
 the process and its children.
 """
 
@@ -19,6 +20,7 @@ import io
 import os
 import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -207,6 +209,8 @@ def pictures(folder: Path, photos: Path, samples: int) -> dict[str, Callable[[],
         )
         contenders[name] = lambda torch_loader=torch_loader: sum(map(len, torch_loader))
     contenders["DataLoader, WebDataset"] = webdataset_tars(folder / "tars", lists)
+    if importlib.util.find_spec("megatron") is not None:
+        contenders["Energon"] = energon_tars(folder / "tars")
     return contenders
 
 
@@ -233,6 +237,42 @@ def webdataset_tars(folder: Path, lists: list[list[Path]]) -> Callable[[], int]:
 def opened_members(sample: dict[str, Any]) -> list[torch.Tensor]:
     names = sorted(name for name in sample if name.endswith(".jpg"))
     return [resized(Image.open(io.BytesIO(sample[name]))) for name in names]
+
+
+def energon_tars(folder: Path) -> Callable[[], int]:
+    """An epoch of the same tars by Energon, with two workers; the pictures are opened by Pillow."""
+    from megatron import energon
+
+    command = [str(Path(sys.executable).with_name("energon")), "prepare", str(folder)]
+    command += ["--non-interactive", "--split-ratio", "1,0,0", "--sample-type", "CrudeWebdataset"]
+    subprocess.run(command, check=True, capture_output=True)
+
+    @energon.stateless
+    def open_pictures(sample: dict[str, Any]) -> list[torch.Tensor]:
+        return opened_members(sample)
+
+    class Stacked(energon.DefaultTaskEncoder):  # type: ignore[misc, name-defined]
+        decoder = None  # the cooker gets bytes
+        cookers = (energon.Cooker(open_pictures),)
+
+        @energon.stateless
+        def batch(self, samples: list[list[torch.Tensor]]) -> torch.Tensor:
+            return stack(samples)
+
+    def load() -> int:
+        workers = energon.WorkerConfig(rank=0, world_size=1, num_workers=2)
+        tars = energon.get_train_dataset(
+            folder,
+            worker_config=workers,
+            batch_size=PICTURES_IN_BATCH,
+            shuffle_buffer_size=100,
+            max_samples_per_sequence=None,
+            task_encoder=Stacked(),
+            repeat=False,
+        )
+        return sum(map(len, energon.get_loader(tars, worker_config=workers)))
+
+    return load
 
 
 def main() -> None:
