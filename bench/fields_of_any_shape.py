@@ -7,7 +7,7 @@
 DataLoader of two workers and `np.load`, with LitData's tensors if it is installed, and with two threads that only read
 the same bytes from the page cache into memory of the loader's size. `pictures` packs 3 to 12 photos a sample, each
 resized to 448 x 448. It compares with a DataLoader of two workers and Pillow, from files, from WebDataset's tars and
-from Hugging Face's `datasets` (`List(Image)`), and with Energon (`pip install megatron-energon`) if it is installed. The
+from Hugging Face's `datasets` (`List(Image)`), and with Energon (`megatron-energon`) if it is installed. The
 contenders take turns; the table has medians. CPU time is that of
 the process and its children.
 """
