@@ -167,21 +167,26 @@ class Engine:
             ) from problem
 
     def submit(
-        self, plan: BatchPlan, *views: tuple[Pixels, bool], rows: Int64s | None = None
+        self,
+        plan: BatchPlan,
+        *views: tuple[Pixels, bool],
+        places: Int64s | None = None,
     ) -> Job | FetchedJob:
         """Begins a batch.
 
         Args:
             plan: which samples, crops and flips.
             views: of each view, where its rows go, and whether it is decoded exactly.
-            rows: (n,) the rows that are filled; None: in order.
+            places: (n,) the places in the batch that the samples fill; None: in order.
         """
+        # One for each row of an image.
         slots = []
         for (images, exact), view in zip(views, plan.views, strict=True):
-            slots.append(Slot(images, exact, view.crops.rendering))
-        tasks = tasks_of(self._index, plan, rows)
-        rows = np.arange(len(plan))
-        return self._begin(plan, tasks, slots, rows, is_field=False)
+            slot = Slot(images, exact, view.crops.rendering)
+            slots += [slot] * view.rows_per_sample
+        tasks = tasks_of(self._index, plan, places)
+        samples = np.arange(len(plan))
+        return self._begin(plan, tasks, slots, samples, is_field=False)
 
     def submit_field(
         self,
@@ -232,7 +237,7 @@ class Engine:
             plan, records, header_bytes: of the rows.
             out: (all rows, height, width, channels).
             form: how the rows are made.
-            rows: as of `submit`.
+            rows: (n,) the rows that are filled; None: in order.
         """
         tasks = map_tasks(plan, records, header_bytes, rows)
         slots = [Slot(out, True, plan.crops.rendering, form)]

@@ -12,7 +12,7 @@ from fastpipe.arrays import Int64s, Records
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.native import _engine
-from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.batch import BatchPlan, rows_of
 from fastpipe.plan.crops import Rendering
 from fastpipe.plan.maps import MapForm
 
@@ -22,7 +22,7 @@ _ROUNDING = (
 # Images, (..., height, width, channels) of uint8 or uint16; masks, (..., height, width); or the bytes
 # of arrays, (rows, bytes) of uint8.
 Pixels = NDArray[Any]
-Tasks = Records  # (n,) or (n, views) of TASK_DTYPE
+Tasks = Records  # (n,), or (n, rows) where samples have several rows, of TASK_DTYPE
 
 
 class Slot(NamedTuple):
@@ -47,19 +47,23 @@ class Slot(NamedTuple):
         return self.rendering.keywords(form)
 
 
-def tasks_of(index: Index, plan: BatchPlan, rows: Int64s | None = None) -> Tasks:
-    """The tasks for the plan's n images: (n,), or (n, views) where it has several views.
+def tasks_of(index: Index, plan: BatchPlan, places: Int64s | None = None) -> Tasks:
+    """The tasks for the plan's n images: (n,), or (n, rows) where they have several views or crops.
 
-    `rows`, (n,), are the rows of the output that they fill; None: in order.
+    The rows of an image stand together, so that it is read once and decoded once for all of them.
+
+    `places`, (n,), are the places in the batch that the samples fill; None: in order.
     """
-    tasks_by_view = [field_tasks(view, view.records, rows) for view in plan.views]
-    tasks = tasks_by_view[0]
-    if len(tasks_by_view) > 1:
-        tasks = np.stack(tasks_by_view, axis=1)
-
-    # Transposed, (views, n), so that the flags of the n samples go to each view.
+    tasks_by_view = []
+    for view in plan.views:
+        by_row = view.by_row()
+        rows = None if places is None else rows_of(places, view.rows_per_sample)
+        tasks = field_tasks(by_row, by_row.records, rows)
+        tasks_by_view.append(tasks.reshape(len(view), -1))
+    tasks = np.concatenate(tasks_by_view, axis=1)
+    # Transposed, (rows, n), so that the flags of the n samples go to each of their rows.
     tasks.T["coefficients"] = index.in_coefficients(plan.records["shard"])
-    return tasks
+    return tasks[:, 0] if tasks.shape[1] == 1 else tasks
 
 
 def field_tasks(plan: BatchPlan, records: Records, rows: Int64s | None = None) -> Tasks:

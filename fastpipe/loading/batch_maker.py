@@ -84,8 +84,8 @@ class PendingBatch:
         """(position in the plan, reason) of each sample that failed, in the order of the plan."""
         reasons: dict[int, Reason] = {}  # the first one of each sample counts
         for job in self.jobs:
-            for row, reason in job.errors():
-                reasons.setdefault(row // self.plan.rows_per_sample, reason)
+            for sample, reason in job.errors():
+                reasons.setdefault(sample, reason)
         for job, samples in self.field_jobs:
             for row, reason in job.errors():
                 reasons.setdefault(int(samples[row]), reason)
@@ -163,11 +163,11 @@ class BatchMaker:
 
         `samples`, (m,), are the places in the batch that the plan's samples go to; None: in order.
         """
-        rows = None if samples is None else rows_of(samples, plan.rows_per_sample)
         jobs: list[Job | FetchedJob] = []
         if self.with_images:
-            jobs.append(self.engine.submit(plan.by_row(), *pending.views, rows=rows))
+            jobs.append(self.engine.submit(plan, *pending.views, places=samples))
         if self.fields is not None:
+            rows = None if samples is None else rows_of(samples, plan.rows_per_sample)
             exacts = [exact for _, exact in self.views]
             jobs += self.fields.begin(
                 self.engine, plan, pending.field_images, exacts, rows

@@ -70,7 +70,7 @@ def test_rows_can_go_anywhere_in_the_batch(textured: Path) -> None:
     plan = plan_all(index, batch_size=4)
     images = np.full((9, *SIZE, 3), 7, dtype=np.uint8)
     pool = Engine(index, 2)
-    assert wait_done(pool.submit(plan, (images, True), rows=np.array([8, 0, 3, 5]))) == []
+    assert wait_done(pool.submit(plan, (images, True), places=np.array([8, 0, 3, 5]))) == []
     pool.close()
     assert np.array_equal(images[[8, 0, 3, 5]], whole[:4])
     assert (images[[1, 2, 4, 6, 7]] == 7).all()
