@@ -100,12 +100,14 @@ class Fastpipe:
         sides = (self.records[name].astype(np.int64) for name in ("width", "height"))
         crops = plan_crops(RandomResizedCrop(), SIZE, *sides, seed=0, epoch=epoch, samples=samples)
         return BatchPlan(
-            samples,
-            self.records,
-            crops,
-            samples % 2 == epoch % 2,
-            np.ones(len(samples), dtype=bool),
-            samples,
+            ids=samples,
+            samples=samples,
+            records=self.records,
+            crops=crops,
+            flips=samples % 2 == epoch % 2,
+            valid=np.ones(len(samples), dtype=bool),
+            names=samples,
+            row_names=samples,
         )
 
     def epoch(self, number: int, *, photos: bool = True, masks: bool = True) -> None:

@@ -18,7 +18,7 @@ import torch
 from fastpipe.arrays import Bools, Int64s, Records
 from fastpipe.errors import flag, whole
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crop_boxes import Crops, names_of_rows, plan_crops
 from fastpipe.plan.crop_options import parse_crop, parse_flip_probability
 from fastpipe.plan.crops import TenCrop, parse_size
 from fastpipe.plan.draws import Stream, key, uniform
@@ -121,9 +121,8 @@ class Cropping:
         if crops.mirrored is not None:  # a TenCrop mirrors half of its rows itself
             return crops, crops.mirrored
         flip_key = key(self._seed, draws.epoch, Stream.FLIP)
-        is_flipped = uniform(flip_key, draws.numbers) < self._flip
-        # All rows of a sample are mirrored, or none.
-        return crops, np.repeat(is_flipped, self.crop.rows)
+        row_names = names_of_rows(self.crop, draws.numbers)
+        return crops, uniform(flip_key, row_names) < self._flip
 
     def plan(self, ids: Int64s, samples: Int64s, records: Records) -> BatchPlan:
         """The plan of n samples: (n,) their ids, numbers in the index, and records."""
@@ -134,7 +133,10 @@ class Cropping:
             widths, heights, draws, name=lambda position: f"sample {ids[position]}"
         )
         valid = np.ones(len(ids), np.bool_)
-        return BatchPlan(ids, samples, records, crops, flips, valid, draws.numbers)
+        row_names = names_of_rows(self.crop, draws.numbers)
+        return BatchPlan(
+            ids, samples, records, crops, flips, valid, draws.numbers, row_names
+        )
 
     @property
     def mirroring(self) -> str:

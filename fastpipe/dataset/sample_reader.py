@@ -36,6 +36,7 @@ from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
+from fastpipe.plan.crops import FiveCrop
 from fastpipe.plan.host_batch import Places
 from fastpipe.plan.picture_lists import Images
 from fastpipe.plan.placed import Boxes, Placed, Points, is_large_enough
@@ -68,7 +69,7 @@ class SampleFormat:
         cropping = self.cropping
         if cropping is None:
             return
-        if cropping.mirrors and cropping.crop.rows > 1:
+        if cropping.mirrors and isinstance(cropping.crop, FiveCrop):
             raise ConfigError(
                 f"crop: {type(cropping.crop).__name__} is for evaluation, and mirrors by itself "
                 "or not at all; leave hflip= out"
@@ -158,7 +159,9 @@ class SampleReader:
         else:
             # A plan of whole pictures: nothing looks at its crops.
             flips = np.zeros(len(ids), dtype=np.bool_)
-            plan = BatchPlan(ids, numbers, records, _NO_CROPS, flips, ~flips, numbers)
+            plan = BatchPlan(
+                ids, numbers, records, _NO_CROPS, flips, ~flips, numbers, numbers
+            )
 
         samples: list[Any] = []
         # Of a dataset behind a URL, all samples are fetched at a time.

@@ -31,7 +31,7 @@ from fastpipe.plan.crop_options import (
     parse_crop,
     parse_flip_probability,
 )
-from fastpipe.plan.crops import Crop, TenCrop, parse_size
+from fastpipe.plan.crops import Crop, FiveCrop, TenCrop, parse_size
 from fastpipe.plan.maps import Maps
 from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
@@ -128,7 +128,7 @@ def _crop_of_view(
         own_crop = crop if view.crop is None else view.crop
         crop = parse_crop(own_crop, size or recipe.size, train=train)
     if crop.rows > 1:
-        raise conflict_error("views + FiveCrop", type(crop).__name__)
+        raise conflict_error("views + several crops", type(crop).__name__)
     return crop
 
 
@@ -255,14 +255,14 @@ def check_together(
     """
     crop = recipe.crop
     # FiveCrop and TenCrop are for evaluation: they mirror by themselves, or not at all.
-    if crop.rows > 1 and recipe.flip > 0:
+    if isinstance(crop, FiveCrop) and recipe.flip > 0:
         raise conflict_error("hflip + FiveCrop", type(crop).__name__)
     for augment in augments:
         if augment is None:
             continue
         augment.moments(form.channels)  # raises if it does not suit so many channels
         if crop.rows > 1 and augment.mixers:
-            raise conflict_error("mixing + FiveCrop", type(crop).__name__)
+            raise conflict_error("mixing + several crops", type(crop).__name__)
         if isinstance(crop, Native):
             raise conflict_error("native sizes + augment")
         if isinstance(crop, Buckets) and crop.pads:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class BatchPlan:
     valid: Bools
     # (n,) names of the random draws; the samples' numbers, unless a sample may come twice.
     names: Int64s
+    row_names: Int64s  # (n * k,) the same for the draws of each row
     other_views: tuple[
         BatchPlan, ...
     ] = ()  # the same samples in the views after the first
@@ -54,7 +55,8 @@ class BatchPlan:
         if k == 1:
             return self
         samples = np.repeat(np.arange(len(self)), k)
-        return self._select(samples, self.crops, self.flips)
+        by_row = self._select(samples, self.crops, self.flips, self.row_names)
+        return replace(by_row, names=self.row_names)
 
     @property
     def labels(self) -> Int64s:
@@ -67,7 +69,11 @@ class BatchPlan:
         rows = slice(start * k, stop * k)
         other_views = tuple(view.part(start, stop) for view in self.other_views)
         return self._select(
-            slice(start, stop), self.crops.part(rows), self.flips[rows], other_views
+            slice(start, stop),
+            self.crops.part(rows),
+            self.flips[rows],
+            self.row_names[rows],
+            other_views,
         )
 
     def _select(
@@ -75,9 +81,10 @@ class BatchPlan:
         chosen: Int64s | slice,
         crops: Crops,
         flips: Bools,
+        row_names: Int64s,
         other_views: tuple[BatchPlan, ...] = (),
     ) -> BatchPlan:
-        """The plan of some samples of this batch, with these crops and flips of their rows."""
+        """The plan of some samples of this batch, with these crops, flips and names of their rows."""
         return BatchPlan(
             ids=self.ids[chosen],
             samples=self.samples[chosen],
@@ -86,6 +93,7 @@ class BatchPlan:
             flips=flips,
             valid=self.valid[chosen],
             names=self.names[chosen],
+            row_names=row_names,
             other_views=other_views,
         )
 

@@ -33,7 +33,16 @@ from fastpipe.plan.crops import (
     TenCrop,
     shorter_side,
 )
-from fastpipe.plan.draws import Stream, between, key, keys, uniform, uniform_one, up_to
+from fastpipe.plan.draws import (
+    Stream,
+    between,
+    bits,
+    key,
+    keys,
+    uniform,
+    uniform_one,
+    up_to,
+)
 from fastpipe.plan.native import Native, WholeImages
 
 # The engine counts the pixels of a slot in 32 bits.
@@ -135,7 +144,9 @@ def plan_crops(
         case RandomCrop():
             canvas = canvas_of(crop, size, widths, heights)
             check_room(canvas, size, name)
-            left_top = _draw_left_top(canvas.room, seed, epoch, samples)
+            room = np.repeat(canvas.room, crop.count, axis=0)
+            names = names_of_rows(crop, samples)
+            left_top = _draw_left_top(room, seed, epoch, names)
             return _crops_of_canvas(crop, size, canvas, left_top)
         case Buckets() if crop.covers:
             canvas = canvas_of(crop, size, widths, heights)
@@ -161,6 +172,21 @@ def plan_crops(
             return replace(crops, row_sizes=row_sizes)
         case _:
             assert_never(crop)
+
+
+def names_of_rows(crop: Crop | WholeImages, samples: Int64s) -> Int64s:
+    """(n * crop.rows,) names of the draws of each row, of n samples' names.
+
+    The rows of a random crop have draws of their own. Those of a fixed one share their sample's.
+    """
+    if crop.rows == 1:
+        return samples
+    if not crop.is_random:
+        return np.repeat(samples, crop.rows)
+    numbers = np.arange(crop.rows)
+    row_keys = bits(key(0, 0, Stream.CROP_OF_IMAGE), numbers)
+    names = bits(row_keys, samples[:, None])
+    return names.view(np.int64).ravel()
 
 
 def _draw_left_top(room: Int64s, seed: int, epoch: int, samples: Int64s) -> Int64s:

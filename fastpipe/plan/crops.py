@@ -13,6 +13,7 @@ from fastpipe.errors import ConfigError, choice, flag, pair, whole
 Size = tuple[int, int]  # (height, width) in pixels
 
 MAX_OUTPUT_PIXELS = 16384  # of a side of the output
+MAX_CROPS = 1024  # of an image
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 
@@ -68,9 +69,13 @@ class BaseCrop:
     antialias: bool = True
     mask_fill: int = 0
 
-    rows = 1  # of each image
     is_random = False  # each epoch has other crops
     may_be_reduced = False  # True: the image may be decoded at a fraction of its size
+
+    @property
+    def rows(self) -> int:
+        """Rows of each image in a batch."""
+        return 1
 
     def __new__(cls, *size: object, **options: object) -> Self:
         # Without this, a size or a wrong option would give Python's message, which does not say
@@ -246,6 +251,10 @@ class RandomCrop(PaddedCrop, ResizedCrop):
     """A part of the image at a random place, of the output's size: torchvision's RandomCrop, also
     after its Resize.
 
+    With `count` several parts, each at a place of its own. An image is read once for all of them,
+    and only the tiles that they touch are decoded: patches of large images. A batch then has images
+    of shape (N, count, 3, height, width).
+
     An image that is smaller than the output, after resizing and padding, is a ConfigError without
     `pad_if_needed`: when the loader is made, for the index has the widths and heights.
     `on_error="replace"` replaces no such image.
@@ -262,15 +271,21 @@ class RandomCrop(PaddedCrop, ResizedCrop):
             `channels` and `dtype` as images are.
         padding_mode: "constant", "edge" (the pixel at the edge), "reflect" (mirrored, the edge
             once) or "symmetric" (mirrored, the edge twice).
+        count: parts of each image. Each is mirrored and augmented by draws of its own.
         interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
 
     Example:
         >>> crop = fastpipe.RandomCrop(padding=4, pad_if_needed=True)
         >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, crop=crop)
+        >>> patches = fastpipe.RandomCrop(count=4)
+        >>> images, labels = next(iter(fastpipe.loader("data/train", 8, size=16, crop=patches)))
+        >>> images.shape, labels.shape
+        (torch.Size([8, 4, 3, 16, 16]), torch.Size([8]))
     """
 
     padding: int | tuple[int, ...] = 0
     pad_if_needed: bool = False
+    count: int = 1
 
     is_random = True
 
@@ -291,6 +306,7 @@ class RandomCrop(PaddedCrop, ResizedCrop):
         # bottom) twice.
         object.__setattr__(self, "padding", padding * (4 // len(parts)))
         flag("pad_if_needed", self.pad_if_needed)
+        whole("count", self.count, least=1, most=MAX_CROPS)
 
         assert isinstance(self.fill, tuple)
         has_colour = self.fill[:3] != (0, 0, 0)
@@ -306,6 +322,10 @@ class RandomCrop(PaddedCrop, ResizedCrop):
                 "RandomCrop: interpolation and antialias work only with resize=; pass it, or leave "
                 "them out"
             )
+
+    @property
+    def rows(self) -> int:
+        return self.count
 
     @property
     def pads(self) -> bool:
@@ -361,7 +381,9 @@ class FiveCrop(ResizedCrop):
         torch.Size([8, 5, 3, 32, 32])
     """
 
-    rows = 5
+    @property
+    def rows(self) -> int:
+        return 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -376,7 +398,9 @@ class TenCrop(FiveCrop):
         torch.Size([8, 10, 3, 32, 32])
     """
 
-    rows = 10
+    @property
+    def rows(self) -> int:
+        return 10
 
 
 Crop = (

@@ -83,6 +83,7 @@ class Stream(IntEnum):
     TEXT_TAGS = 194
     PREPARE = 195  # seeds for the program's own draws
     PICTURE = 196  # of a list: by its number, without seed and epoch
+    CROP_OF_IMAGE = 197  # one of several: by its number, without seed and epoch
 
 
 def mix(value: Uint64s) -> Uint64s:

@@ -30,6 +30,7 @@ from fastpipe.plan.crop_boxes import (
     check_covered,
     check_room,
     crops_at,
+    names_of_rows,
     plan_crops,
     random_resized,
 )
@@ -383,6 +384,7 @@ class EpochPlan:
         plans = []
         for view, draws, view_size in zip(views, flip_draws, sizes, strict=True):
             flips = draws < view.flip
+            row_names = names_of_rows(view.crop, names)
             if isinstance(view.crop, RandomResizedCrop):
                 crops = crops_at(next(random_boxes), view.crop, view_size)
             else:
@@ -397,12 +399,15 @@ class EpochPlan:
                     flips=flips,
                     name=lambda position: content.index.name_of(int(samples[position])),
                 )
-            row_flips = crops.mirrored
-            if row_flips is None:
-                row_flips = np.repeat(flips, view.crop.rows)
-            plans.append(
-                BatchPlan(ids, samples, records, crops, row_flips, valid, names)
+            if crops.mirrored is not None:
+                flips = crops.mirrored
+            elif view.crop.rows > 1:
+                flip_key = key(view.seed, self.epoch, Stream.FLIP)
+                flips = uniform(flip_key, row_names) < view.flip
+            plan = BatchPlan(
+                ids, samples, records, crops, flips, valid, names, row_names
             )
+            plans.append(plan)
         if len(plans) == 1:
             return plans[0]
         return replace(plans[0], other_views=tuple(plans[1:]))

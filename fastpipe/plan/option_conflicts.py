@@ -45,10 +45,10 @@ CONFLICTS = {
         "an augmentation changes the images of a batch",
         'add "image" to fields=, or leave augment= out',
     ),
-    "mixing + FiveCrop": Conflict(
+    "mixing + several crops": Conflict(
         "`augment=` that mixes images (mixup, cutmix)",
-        "`crop=` FiveCrop or TenCrop",
-        "several crops are for evaluation, and a mixed image has no class to be evaluated",
+        "`crop=` FiveCrop, TenCrop or RandomCrop(count=)",
+        "a sample has one label for all of its crops, and mixed crops would need one each",
         "leave the mixing out",
     ),
     "buckets + lists of pictures": Conflict(
@@ -77,9 +77,9 @@ CONFLICTS = {
         "give all views the same mixup=, cutmix=, label_smoothing=, num_classes= and mixing "
         "modules",
     ),
-    "views + FiveCrop": Conflict(
+    "views + several crops": Conflict(
         "`views=`",
-        "`crop=` FiveCrop or TenCrop",
+        "`crop=` FiveCrop, TenCrop or RandomCrop(count=)",
         "a view is one crop of each image",
         "pass another crop, or leave views out",
     ),

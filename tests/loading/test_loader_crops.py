@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import kornia.augmentation as k
 import numpy as np
 import pytest
 import torch
@@ -66,6 +67,65 @@ def test_several_crops_of_each_image(
     for sample, crops in enumerate(images):
         for ours, theirs in zip(crops, expected(whole(dataset, sample)), strict=True):
             assert np.array_equal(ours.permute(1, 2, 0).numpy(), np.asarray(theirs))
+
+
+def test_random_crops_of_each_image_lie_anywhere(textured: Path) -> None:
+    """Each is the part of the whole picture that "crop_box" names, mirrored by a draw of its own."""
+    dataset = fastpipe.open(textured)
+    crop = fastpipe.RandomCrop(count=6, pad_if_needed=True)
+    fields = ("image", "label", "id", "crop_box", "mirrored")
+    with fastpipe.loader(textured, 4, size=SIDE, crop=crop, fields=fields, num_workers=2) as loader:
+        epochs = [list(loader), list(loader)]
+        stats = loader.stats()
+    places = set()
+    mirrored = []
+    for batch in epochs[0]:
+        assert batch["image"].shape == (4, 6, 3, SIDE, SIDE)
+        assert batch["label"].shape == (4,)
+        for row, number in enumerate(batch["id"].tolist()):
+            image = dataset[number][0]
+            for patch in range(6):
+                x, y, right, bottom = map(int, batch["crop_box"][row, patch].tolist())
+                expected = image[:, max(y, 0) : bottom, max(x, 0) : right]
+                image_row = batch["image"][row, patch]
+                if batch["mirrored"][row, patch]:
+                    image_row = image_row.flip(2)
+                inside = image_row[:, max(-y, 0) :, max(-x, 0) :]
+                inside = inside[:, : expected.shape[1], : expected.shape[2]]
+                assert torch.equal(inside, expected)
+                places.add((number, x, y))
+        mirrored += batch["mirrored"].flatten().tolist()
+    assert len(places) > 80
+    assert 0.3 < sum(mirrored) / len(mirrored) < 0.7
+    for batch, other in zip(*epochs, strict=True):
+        assert not torch.equal(batch["crop_box"], other["crop_box"])
+    assert stats.images_decoded == 6 * stats.images_read, "each image is read once for all parts"
+
+
+def test_one_random_crop_is_that_without_a_count(textured: Path) -> None:
+    options: dict[str, Any] = {"size": 16, "num_workers": 1}
+    with (
+        fastpipe.loader(textured, 4, crop=fastpipe.RandomCrop(), **options) as plain,
+        fastpipe.loader(textured, 4, crop=fastpipe.RandomCrop(count=1), **options) as counted,
+    ):
+        for batch, other in zip(plain, counted, strict=True):
+            assert torch.equal(batch.images, other.images)
+
+
+def test_random_crops_are_augmented_by_draws_of_their_own(textured: Path) -> None:
+    brightness = k.RandomBrightness((0.5, 1.5), p=1.0)
+    augment = fastpipe.Augment(brightness, mean=None, std=None)
+    crop = fastpipe.RandomCrop(count=5, pad_if_needed=True)
+    options: dict[str, Any] = {"size": 24, "crop": crop, "num_workers": 1}
+    with (
+        fastpipe.loader(textured, 4, **options) as plain,
+        fastpipe.loader(textured, 4, augment=augment, **options) as loader,
+    ):
+        before = next(iter(plain)).images.float().mean(dim=(2, 3, 4))
+        after = next(iter(loader)).images.mean(dim=(2, 3, 4))
+    factors = after / before
+    assert factors.shape == (4, 5)
+    assert all(len(set(row)) == 5 for row in factors.round(decimals=3).tolist())
 
 
 def test_several_crops_are_normalised(textured: Path) -> None:

@@ -598,7 +598,7 @@ def test_each_row_of_the_table_is_an_error(data: Path, marked: Path) -> None:
             data,
             {"fields": ["label"], "augment": fastpipe.Augment()},
         ),
-        "mixing + FiveCrop": (marked, {**five, "augment": plain_pixels(cutmix=1.0)}),
+        "mixing + several crops": (marked, {**five, "augment": plain_pixels(cutmix=1.0)}),
         "buckets + lists of pictures": (data, {"size": "bucket", "fields": ["image", "pages"]}),
         "buckets + mosaic": (marked, {"size": "bucket", "augment": plain_pixels(k.RandomMosaic())}),
         "soft labels + unlabelled samples": (
@@ -609,7 +609,7 @@ def test_each_row_of_the_table_is_an_error(data: Path, marked: Path) -> None:
             marked,
             {"views": [View(), View(augment=plain_pixels(label_smoothing=0.1))]},
         ),
-        "views + FiveCrop": (marked, {**five, "views": 2}),
+        "views + several crops": (marked, {**five, "views": 2}),
         "hflip + FiveCrop": (marked, {**five, "hflip": True}),
         "whole images + crop": (marked, {"size": "bucket", "crop": fastpipe.CenterCrop()}),
         "whole images + other sizes": (marked, {"size": "bucket", "size_choices": [12, 16]}),
