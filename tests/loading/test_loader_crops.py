@@ -123,7 +123,7 @@ def test_random_crops_are_augmented_by_draws_of_their_own(textured: Path) -> Non
     ):
         before = next(iter(plain)).images.float().mean(dim=(2, 3, 4))
         after = next(iter(loader)).images.mean(dim=(2, 3, 4))
-    factors = after / before
+    factors = 255 * after / before
     assert factors.shape == (4, 5)
     assert all(len(set(row)) == 5 for row in factors.round(decimals=3).tolist())
 
