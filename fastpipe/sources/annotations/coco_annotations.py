@@ -17,6 +17,7 @@ from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.annotations.coco_boxes import BoxCheck, BoxCounts
 from fastpipe.sources.annotations.coco_shapes import find_box_around
 from fastpipe.sources.annotations.numbered_names import list_numbered_names
+from fastpipe.sources.annotations.tools.annotated_image import number as parse_number
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.json_stream import object_entries
 from fastpipe.sources.notes import Notes
@@ -61,6 +62,8 @@ def parse_id(value: object) -> Id | None:
     return value if isinstance(value, str) else None
 
 
+# Entries of annotations that are a number, or a list of numbers.
+_NUMBERS_OF_OBJECTS = ("bbox", "area", "keypoints")
 # Entries of annotations that say where an object is, or what the whole image shows in words.
 _PLACES = ("bbox", "segmentation", "keypoints", "caption")
 
@@ -113,11 +116,14 @@ class Annotations:
         self._note_ranges: dict[Id | InvalidId, array[int]] = {}
         self._caption_counts = Counter[Id | InvalidId]()
         self._box_check = BoxCheck()
+        self.doubt_of_boxes = ""  # that boxes may have another form, for the user
 
         for file_index in range(len(paths)):
             self._read(file_index)
         self._notes.flush()
-        self._box_check.raise_if_not_coco(paths[0])
+        sizes = self._sizes_of_images()
+        self._box_check.raise_if_not_coco(paths[0], sizes)
+        self.doubt_of_boxes = self._box_check.describe_doubt(sizes)
         if not self.images:
             raise PackError(
                 f'{readable(str(paths[0]))} has no images; expected COCO\'s "images" and '
@@ -129,6 +135,14 @@ class Annotations:
     def category_names(self) -> tuple[str, ...]:
         """The names of the categories by id; "" where there is no category of an id."""
         return list_numbered_names(self.categories)
+
+    def _sizes_of_images(self) -> dict[Id, tuple[int, int]]:
+        """Width and height of images by their ids, where the files say them."""
+        sizes: dict[Id, tuple[int, int]] = {}
+        for image_id, row in self.images.items():
+            if row.size is not None:
+                sizes[image_id] = row.size
+        return sizes
 
     def have_only_classes(self) -> bool:
         """Whether annotations have a category and no place in the image, as iNaturalist's."""
@@ -282,9 +296,13 @@ class Annotations:
         # One caption an image is a text, several are a list: the kind of the field depends on it.
         if "caption" in entry:
             self._caption_counts[image_id] += 1
+        # Roboflow writes the numbers as texts.
+        for name in _NUMBERS_OF_OBJECTS:
+            if name in entry:
+                entry[name] = _parse_numbers(entry[name])
         box = entry.get("bbox")
         segmentation = entry.get("segmentation")
-        self._box_check.add(box, entry.get("area"))
+        self._box_check.add(box, entry.get("area"), image_id)
 
         if box and entry.get("iscrowd"):
             self.crowd_count += 1
@@ -356,6 +374,18 @@ def _image_row(where: str, entry: Entry) -> Row:
             )
             return Row(where, {}, problem, path)
     return Row(where, {}, path=path, size=(width, height))
+
+
+def _parse_numbers(value: Any) -> Any:
+    """Numbers that are written as texts: "12.5" is 12.5, also in a list. Other values stay."""
+    if isinstance(value, list) and str in map(type, value):
+        return [_parse_numbers(part) for part in value]
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_number(value)
+    except ValueError:
+        return value
 
 
 def _parse_side(value: object) -> object:

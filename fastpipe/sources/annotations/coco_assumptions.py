@@ -45,6 +45,8 @@ def find_box_assumptions(annotations: Annotations) -> list[Assumption]:
     """Says which boxes are not as they were written, or may be no objects."""
     counts = annotations.box_counts
     texts: list[str] = []
+    if annotations.doubt_of_boxes:
+        texts.append(annotations.doubt_of_boxes)
     if counts.around_segmentation:
         texts.append(
             f"annotations with a segmentation and no bbox: {counts.around_segmentation:,}; the "

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath
@@ -16,27 +16,51 @@ _AREA_TOLERANCE = 0.001  # relative: tools round areas
 _ROUNDING_PIXELS = 0.1
 
 
+# Boxes over the edge of their image are not rare, but not most of the boxes of a dataset.
+_MIN_CORNER_SHARE = 0.5
+# Fewer boxes over the edge leave it open what all are, and the user is told if there are so many.
+_MIN_DOUBTFUL_BOXES = 20
+# Annotators draw boxes a little over the edge.
+_EDGE_PIXELS = 1
+_CORNERS = "xyxy (x0, y0, x1, y1)"
+
+
+class _CheckedBox(NamedTuple):
+    """The bbox of an annotation, as it stands in the file, and the id of its image."""
+
+    numbers: Sequence[float]
+    image_id: object
+
+
 class BoxCheck:
     """Looks at the first boxes of a source: are they x, y, width and height in pixels?
 
-    Some tools write corners into bbox, which the area gives away, or shares of the image. Their
-    boxes would be stored without an error, and wrong.
+    Some tools write corners into bbox, which the area or the size of the image gives away, or
+    shares of the image. Their boxes would be stored without an error, and wrong.
     """
 
     def __init__(self) -> None:
-        self._box_count = 0
-        self._corner_count = 0
+        self._boxes: list[_CheckedBox] = []
         self._share_count = 0
+        # Boxes whose area is that of two corners, or that of a width and a height, and not both.
+        self._corner_count = 0
+        self._side_count = 0
 
-    def add(self, box: Any, area: Any) -> None:
-        """Looks at the bbox and the area of an annotation, as they stand in the file."""
-        if self._box_count == _MAX_CHECKED_BOXES:
+    def add(self, box: Any, area: Any, image_id: object) -> None:
+        """Looks at an annotation.
+
+        Args:
+            box: its bbox, as it stands in the file.
+            area: its area, as it stands in the file.
+            image_id: of its image, which may stand below the annotation in the file.
+        """
+        if len(self._boxes) == _MAX_CHECKED_BOXES:
             return
         if not isinstance(box, list) or len(box) != 4:
             return
         if not all(map(_is_number, box)):
             return
-        self._box_count += 1
+        self._boxes.append(_CheckedBox(box, image_id))
         if 0 < max(box) <= 1:
             self._share_count += 1
         if _is_number(area) and area > 0:
@@ -45,24 +69,89 @@ class BoxCheck:
             area_as_corners = (third - x) * (fourth - y)
             area_as_sides = third * fourth
             tolerance = _AREA_TOLERANCE * area
-            if abs(area - area_as_corners) <= tolerance < abs(area - area_as_sides):
-                self._corner_count += 1
+            fits_corners = abs(area - area_as_corners) <= tolerance
+            fits_sides = abs(area - area_as_sides) <= tolerance
+            self._corner_count += fits_corners and not fits_sides
+            self._side_count += fits_sides and not fits_corners
 
-    def raise_if_not_coco(self, path: SourcePath) -> None:
-        """PackError: all of the first boxes have another form."""
-        if not self._box_count:
+    def raise_if_not_coco(
+        self, path: SourcePath, sizes: Mapping[Any, tuple[int, int]]
+    ) -> None:
+        """PackError: the first boxes have another form.
+
+        Args:
+            path: of the file.
+            sizes: width and height of images, by their ids, where the file says them.
+        """
+        if not self._boxes:
             return
-        boxes = f"{readable(str(path))}: the bbox of the first {self._box_count:,} annotations"
-        if self._corner_count == self._box_count:
+        box_count = len(self._boxes)
+        boxes = (
+            f"{readable(str(path))}: the bbox of the first {box_count:,} annotations"
+        )
+        expected = "expected x, y, width, height, as COCO has them. Write them so"
+        min_count = _MIN_CORNER_SHARE * box_count
+        if self._corner_count > min_count and not self._side_count:
             raise PackError(
-                f"{boxes} looks like x0, y0, x1, y1, because the area is that of these corners; "
-                "expected x, y, width, height, as COCO has them. Write them so"
+                f"{boxes} looks like {_CORNERS}, because the area is that of these corners; "
+                f"{expected}"
             )
-        if self._share_count == self._box_count:
+        if self._share_count == box_count:
             raise PackError(
                 f"{boxes} has no number over 1, as shares of the image have; expected pixels, as "
                 "COCO has them. Write them so"
             )
+        outside_count = self._count_outside(sizes)
+        if outside_count > min_count and self._fit_as_corners(sizes):
+            raise PackError(
+                f"{boxes} looks like {_CORNERS}, because all lie inside their images as corners, "
+                f"and {outside_count:,} end outside as x, y, width, height; {expected}"
+            )
+
+    def describe_doubt(self, sizes: Mapping[Any, tuple[int, int]]) -> str:
+        """Says that boxes may be corners, for the user to look at; "" if nothing hints at it.
+
+        `sizes`: as of `raise_if_not_coco`.
+        """
+        box_count = len(self._boxes)
+        outside_count = self._count_outside(sizes)
+        is_open = box_count >= _MIN_DOUBTFUL_BOXES and outside_count > 0
+        if not is_open or self._side_count or not self._fit_as_corners(sizes):
+            return ""
+        return (
+            f"bbox: x, y, width, height, as COCO has them, though {outside_count:,} of the first "
+            f"{box_count:,} end outside their image so, and as {_CORNERS} all lie inside. If they "
+            "are corners, write x, y, width, height into the file"
+        )
+
+    def _count_outside(self, sizes: Mapping[Any, tuple[int, int]]) -> int:
+        """How many boxes end outside their image if they are x, y, width and height."""
+        count = 0
+        for box in self._boxes:
+            if box.image_id not in sizes:
+                continue
+            width, height = sizes[box.image_id]
+            x, y, box_width, box_height = box.numbers
+            ends_right = x + box_width > width + _EDGE_PIXELS
+            ends_below = y + box_height > height + _EDGE_PIXELS
+            if ends_right or ends_below:
+                count += 1
+        return count
+
+    def _fit_as_corners(self, sizes: Mapping[Any, tuple[int, int]]) -> bool:
+        """Whether all boxes lie inside their image if they are two corners."""
+        for box in self._boxes:
+            left, top, right, bottom = box.numbers
+            width, height = sizes.get(box.image_id, (math.inf, math.inf))
+            is_ordered = (
+                -_EDGE_PIXELS <= left <= right and -_EDGE_PIXELS <= top <= bottom
+            )
+            is_inside = (
+                right <= width + _EDGE_PIXELS and bottom <= height + _EDGE_PIXELS
+            )
+            if not is_ordered or not is_inside:
+                return False
+        return True
 
 
 def _is_number(value: object) -> bool:

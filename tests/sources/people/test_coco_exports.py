@@ -148,7 +148,8 @@ def test_boxes_around_segmentations(tmp_path: Path) -> None:
 
 
 @becomes(
-    "COCO, bbox as corners x0, y0, x1, y1, where `area` shows it; or as shares of the image",
+    "COCO, bbox as corners x0, y0, x1, y1, where `area` or the size of the images shows it; or as "
+    "shares of the image",
     "refused",
 )
 def test_boxes_of_another_form(tmp_path: Path) -> None:
@@ -157,7 +158,8 @@ def test_boxes_of_another_form(tmp_path: Path) -> None:
         note |= {"bbox": [3, 4, 13 + at, 10], "area": (10 + at) * 6.0}
     with pytest.raises(
         PackError,
-        match=r"the bbox of the first 3 annotations looks like x0, y0, x1, y1, .* area .* expected x, y, width",
+        match=r"the bbox of the first 3 annotations looks like xyxy \(x0, y0, x1, y1\), .* area .* "
+        "expected x, y, width",
     ):
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
     what["annotations"][2]["area"] = 15 * 10
@@ -168,6 +170,89 @@ def test_boxes_of_another_form(tmp_path: Path) -> None:
         PackError, match=r"bbox of the first 3 annotations has no number over 1, .* expected pixels"
     ):
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "other")
+
+
+def test_area_of_most_boxes(tmp_path: Path) -> None:
+    what = content(3)
+    for at, note in enumerate(what["annotations"]):
+        note |= {"bbox": [3, 4, 13 + at, 10], "area": (10 + at) * 6.0}
+    what["annotations"][1]["area"] = 0  # says nothing
+    with pytest.raises(PackError, match="because the area is that of these corners"):
+        fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+
+
+@becomes(
+    "the same, where few boxes end outside of their images",
+    "x, y, width, height; that they may be corners is said",
+)
+def test_doubtful_corners(tmp_path: Path) -> None:
+    what = content(20)
+    for note in what["annotations"]:
+        note["bbox"] = [3, 4, 13, 10]
+    what["annotations"][7]["bbox"] = [20, 10, 40, 28]
+    source = write(tmp_path / "src", what)
+    summary = fastpipe.pack(source, tmp_path / "packed", bad_boxes="clip")
+    (text,) = [each for each in map(str, summary.assumed) if each.startswith("bbox")]
+    assert "though 1 of the first 20 end outside" in text
+    assert "as xyxy (x0, y0, x1, y1) all lie inside" in text
+    boxes, _ = by_path(tmp_path / "packed", "boxes")["000.jpg"]
+    assert boxes.tolist() == [[3, 4, 16, 14]]
+    # A box that is no two corners answers it.
+    what["annotations"][0]["bbox"] = [20, 4, 13, 10]
+    summary = fastpipe.pack(write(source.parent, what), tmp_path / "other", bad_boxes="clip")
+    assert not any(str(each).startswith("bbox") for each in summary.assumed)
+
+
+@pytest.mark.parametrize("area", [None, 0, "product"])
+@pytest.mark.parametrize("is_late", [False, True], ids=["images first", "annotations first"])
+def test_corners_by_the_size_of_images(tmp_path: Path, area: Any, is_late: bool) -> None:
+    what = content(3)
+    # The first box may be either; the others end outside of 30 rows or of 41 and 42 columns.
+    for note, box in zip(
+        what["annotations"], [[3, 4, 13, 10], [20, 5, 41, 30], [2, 20, 30, 29]], strict=True
+    ):
+        note["bbox"] = box
+        if area is not None:
+            note["area"] = box[2] * box[3] if area == "product" else area
+    if is_late:
+        what["images"] = what.pop("images")
+    source = write(tmp_path / "src", what)
+    with pytest.raises(
+        PackError,
+        match=r"the bbox of the first 3 annotations looks like xyxy \(x0, y0, x1, y1\), because all lie "
+        "inside their images as corners, and 2 end outside as x, y, width, height; expected x, y, "
+        "width, height, as COCO has them. Write them so",
+    ):
+        fastpipe.pack(source, tmp_path / "packed")
+    # With a box that cannot be corners, the boxes over the edge are what they seem to be.
+    what["annotations"][0]["bbox"] = [13, 4, 3, 10]
+    summary = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed", bad_boxes="clip")
+    assert not summary.tally.rejected
+    packed = by_path(tmp_path / "packed", "boxes")
+    assert {path: boxes.tolist() for path, (boxes, _) in packed.items()} == {
+        "000.jpg": [[13, 4, 16, 14]],
+        "001.jpg": [[20, 5, 41, 30]],
+        "002.jpg": [[2, 20, 32, 30]],
+    }
+
+
+@becomes("COCO, the numbers of boxes and points as texts (Roboflow)", "the same as numbers")
+def test_numbers_as_texts(tmp_path: Path) -> None:
+    what = content()
+    what["categories"][0]["keypoints"] = ["head"]
+    what["annotations"][0] |= {"bbox": ["12.5", "3", "10", "20.25"], "area": "202.5"}
+    what["annotations"][0]["keypoints"] = ["13", "4.5", "2"]
+    what["annotations"][1] |= {"bbox": [1, "2", 3.5, 4], "area": 14}
+    what["annotations"][1]["keypoints"] = [2, 3, 1]
+    summary = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+    assert not summary.tally.rejected
+    packed = by_path(tmp_path / "packed", "boxes", "area", "keypoints")
+    boxes, _, area, points, visibility = packed["000.jpg"]
+    assert (boxes.tolist(), area) == ([[12.5, 3, 22.5, 23.25]], [202.5])
+    assert (points.tolist(), visibility.tolist()) == ([[[13, 4.5]]], [[2]])
+    boxes, _, area, points, visibility = packed["001.jpg"]
+    assert (boxes.tolist(), area) == ([[1, 2, 4.5, 6]], [14])
+    assert (points.tolist(), visibility.tolist()) == ([[[2, 3]]], [[1]])
 
 
 @pytest.mark.parametrize("seed", range(5))
