@@ -180,9 +180,10 @@ def find_yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
         elif places:
             splits.append(_split_of_folders(file, split, places))
 
-    # Some tools write one folder for all splits, which is no split then.
+    # Some tools write one folder for all splits, which is no split then. A file that has one split
+    # alone, or of which the others do not exist, says which one it is.
     contents = {(split.images, split.image_list, split.folders) for split in splits}
-    if len(contents) == 1:
+    if len(contents) == 1 and len(splits) > 1:
         return [splits[0]._replace(split="")]
     return splits
 

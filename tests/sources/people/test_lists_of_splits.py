@@ -78,6 +78,30 @@ def test_folders_of_another_machine(tmp_path: Path, folder: str) -> None:
 
 
 @becomes(
+    "YOLO: `images/train` alone, with a `data.yaml` whose `val` does not exist or is missing",
+    "the images of train, with the option or without; val is refused",
+    "--split train",
+)
+@pytest.mark.parametrize("val", ["", "val: images/val\n"])
+@pytest.mark.parametrize("folder", ["images/train", "train/images"])
+def test_train_alone(tmp_path: Path, folder: str, val: str) -> None:
+    source = tmp_path / "src"
+    photos(source / folder, "1.jpg", "2.jpg")
+    for name in ("1", "2"):
+        write(source / folder.replace("images", "labels") / f"{name}.txt", LINE)
+    write(source / "data.yaml", f"train: {folder}\n{val}names: [cat]\n")
+    for number, split in enumerate(("train", None)):
+        packed = tmp_path / f"packed{number}"
+        assert assumed(fastpipe.pack(source, packed, split=split)) == []
+        data = fastpipe.open(packed)
+        assert sorted(data["key"]) == ["1.jpg", "2.jpg"]
+        assert data.fields["boxes"].names == ("cat",)
+        assert len(data.with_fields(("boxes",))[0]["boxes"]) == 1
+    with pytest.raises(PackError, match="has the splits train, got 'val'; pass one of them"):
+        fastpipe.pack(source, tmp_path / "none", split="val")
+
+
+@becomes(
     "`train/` of YOLO and `valid/` of COCO",
     "one split, and its form; that the other may have other numbers is said",
     "--classes-from FILE",
