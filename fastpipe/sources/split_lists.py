@@ -58,6 +58,13 @@ _NUMBER_OF_SPLIT = re.compile(r"[0-9]")
 # Of CUB: a number and the path of the image on each line.
 _PATHS_OF_NUMBERS = "images.txt"
 _BOXES_OF_NUMBERS = "bounding_boxes.txt"
+# How datasets number their splits, by the name of the file. In CUB's, 1 is is_training_image.
+_CUB_SPLITS = re.compile(r"train[-_]test[-_]split.*", re.IGNORECASE)
+_CELEBA_SPLITS = re.compile(r"list_eval_partition.*", re.IGNORECASE)
+_MEANINGS: tuple[tuple[re.Pattern[str], Mapping[str, str]], ...] = (
+    (_CUB_SPLITS, {"1": "train", "0": "test"}),
+    (_CELEBA_SPLITS, {"0": "train", "1": "val", "2": "test"}),
+)
 # Where datasets keep their splits beside the folders of images and annotations: Eval of CelebA.
 _FOLDERS_OF_LISTS = ("Eval", "eval", "splits", "Partition", "partition")
 # Between the cells of a line, beside the characters of CSV.
@@ -119,7 +126,7 @@ def pick_listed(listing: Listing, options: SourceOptions) -> Listing:
             f"{readable(str(listing.root))}; expected the path or the name of an image on each line",
             option="split_list",
         )
-    chosen = _choose(split_list, options.split, shown)
+    chosen = _choose(split_list, options.split, file)
     values = _values_of_images(listing, split_list, shown)
 
     num_unnamed = 0
@@ -186,11 +193,15 @@ def find_unused_lists(folder: SourcePath, listing: Listing) -> list[Assumption]:
         assumptions += _assume_unread_boxes(file)
         if len(splits) > 1:
             values = ", ".join(map(readable, splits))
+            meanings = _meanings_of_numbers(file, splits)
+            train = next(
+                (split for split in splits if meanings.get(split) == "train"), splits[0]
+            )
             assumptions.append(
                 Assumption(
                     f"split: none; {readable(str(file))} has the splits {values} of these images "
-                    "and is not used",
-                    f"--split-list {quote_for_shell(str(file))} --split {splits[0]}",
+                    f"and is not used{_describe_numbers(splits, meanings)}",
+                    f"--split-list {quote_for_shell(str(file))} --split {quote_for_shell(train)}",
                 )
             )
         elif not splits:
@@ -207,6 +218,43 @@ def find_unused_lists(folder: SourcePath, listing: Listing) -> list[Assumption]:
             )
         )
     return assumptions
+
+
+def is_unused_list(file: Path, folder: Path, sources: Sequence[Source]) -> bool:
+    """Whether `find_unused_lists` names the splits in a file, by its name and its lines.
+
+    Args:
+        file: a file beside the source, or above it.
+        folder: that the source lies in, or that it is.
+        sources: all images of the source.
+    """
+    if not _CALLED_SPLITS.search(file.stem) or file not in _candidates(folder):
+        return False
+    try:
+        splits = _find_splits(file, sources)
+    except (PackError, OSError):
+        return False
+    return splits is not None and len(splits) > 1
+
+
+def _meanings_of_numbers(
+    file: SourcePath, splits: Collection[str]
+) -> Mapping[str, str]:
+    """Number -> the split that it means, by the name of the file; empty if that says nothing."""
+    for pattern, meanings in _MEANINGS:
+        if pattern.fullmatch(file.name) and meanings.keys() >= set(splits):
+            return meanings
+    return {}
+
+
+def _describe_numbers(splits: Sequence[str], meanings: Mapping[str, str]) -> str:
+    """Says which of the numbers of splits means which split; "" if splits are no numbers."""
+    if not all(map(_NUMBER_OF_SPLIT.fullmatch, splits)):
+        return ""
+    if not meanings:
+        return "; which of them is for training, the file does not say"
+    texts = [f"{split} is {meanings[split]}" for split in splits]
+    return f"; by its name, {', '.join(texts)}"
 
 
 def _assume_unread_boxes(list_of_splits: Path) -> list[Assumption]:
@@ -283,12 +331,13 @@ def _find_splits(file: Path, sources: Sequence[Source]) -> list[str] | None:
     return sorted(filter(_is_split, values))  # without the name of the column
 
 
-def _choose(split_list: _SplitList, requested: str | None, shown: str) -> str:
+def _choose(split_list: _SplitList, requested: str | None, file: SourcePath) -> str:
     """The value of the split that the user asks for; ALL for all names of the list.
 
     PackError: there is no such split, or the user has to name one.
     """
     splits = split_list.splits
+    shown = readable(str(file))
     if not splits:
         if requested in (None, ALL):
             return ALL
@@ -306,8 +355,10 @@ def _choose(split_list: _SplitList, requested: str | None, shown: str) -> str:
         chosen = splits[0]
     if chosen is None:
         problem = describe_splits(splits, requested)
+        numbers = _describe_numbers(splits, _meanings_of_numbers(file, splits))
         raise PackError(
-            f"{shown} {problem}; {ALL!r} packs all images that it names", option="split"
+            f"{shown} {problem}{numbers}; {ALL!r} packs all images that it names",
+            option="split",
         )
     return chosen
 

@@ -54,6 +54,7 @@ from fastpipe.sources.folders.splits import (
 )
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import SourceOptions, quote_for_shell
+from fastpipe.sources.split_lists import is_unused_list
 from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.listed_images import (
     first_cells,
@@ -129,8 +130,13 @@ class _Annotations(NamedTuple):
 class _Images:
     """The images of the user: tells whether a name is one of them."""
 
-    def __init__(self, root: Path, listing: Listing) -> None:
-        self.root = root
+    def __init__(self, root: Path, passed: Path, listing: Listing) -> None:
+        """`root`, `passed`: as of `find_annotations_above`."""
+        self.passed = passed
+        self.root = enter_only_folders(root)
+        # Whether `root` is one of several splits, which the user has named.
+        self.is_split = root != passed
+        self.sources = listing.sources
         self.count = len(listing.sources)
         step = max(1, self.count // _MAX_FILES)
         samples = listing.sources[::step]
@@ -174,7 +180,7 @@ def find_annotations_above(
         listing: of the images in `root`.
     """
     folder = Path(os.path.abspath(passed))
-    images = _Images(enter_only_folders(Path(os.path.abspath(root))), listing)
+    images = _Images(Path(os.path.abspath(root)), folder, listing)
     annotations = _collect_annotations(folder, images)
     # A table beside splits is named by another assumption.
     texts = " ".join(assumption.text for assumption in listing.assumed)
@@ -278,7 +284,7 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
             if not is_far and not images.have_labels:
                 yield _describe_data(path)
             continue
-        if images.have_labels and _says_no_labels(path):
+        if images.have_labels and _says_no_labels(path, images):
             continue
         listed = _images_named_in(path, images, is_far=is_far)
         if listed or _is_about_folder(path, images.root):
@@ -295,8 +301,11 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
             yield _describe_numbers(path, images.root)
 
 
-def _says_no_labels(path: Path) -> bool:
-    """Whether a table says nothing of images that their class folders do not say."""
+def _says_no_labels(path: Path, images: _Images) -> bool:
+    """Whether a table says nothing of images that their class folders do not say, or splits alone."""
+    # Another assumption names the splits in a list, unless the user has named a split already.
+    if not images.is_split and is_unused_list(path, images.passed, images.sources):
+        return True
     # CUB numbers its images so; ImageNet's folders say what its numbers say.
     if has_only_ids(path) or is_ground_truth(path):
         return True

@@ -24,15 +24,16 @@ def cub(root: Path) -> Path:
 
 @becomes(
     "CUB: `images/` with class folders, `train_test_split.txt` beside them (numbers of `images.txt`)",
-    "all images; the list is named as not used",
+    "all images; the list is named as not used, and which number is train",
+    "--split-list train_test_split.txt --split 1",
 )
 def test_list_that_is_not_used(tmp_path: Path) -> None:
     source = cub(tmp_path / "cub")
     (text,) = assumed(fastpipe.pack(source / "images", tmp_path / "packed"))
     file = source / "train_test_split.txt"
     assert text == (
-        f"split: none; {file} has the splits 0, 1 of these images and is not used "
-        f"(--split-list {file} --split 0)"
+        f"split: none; {file} has the splits 0, 1 of these images and is not used; by its name, 0 is "
+        f"test, 1 is train (--split-list {file} --split 1)"
     )
     assert len(fastpipe.open(tmp_path / "packed")) == 4
 
@@ -57,11 +58,30 @@ def test_boxes_by_numbers_of_images(tmp_path: Path) -> None:
 def test_split_by_numbers(tmp_path: Path) -> None:
     source = cub(tmp_path / "cub")
     file = source / "train_test_split.txt"
-    with pytest.raises(PackError, match=r"has the splits 0, 1; pass one of them; .all"):
+    with pytest.raises(
+        PackError, match=r"pass one of them; by its name, 0 is test, 1 is train; .all"
+    ):
         fastpipe.pack(source / "images", tmp_path / "none", split_list=file)
     summary = fastpipe.pack(source / "images", tmp_path / "packed", split_list=file, split="1")
     assert assumed(summary) == []
     assert labels(tmp_path) == {"001.Crow/c_2.jpg": "001.Crow", "002.Wren/w_1.jpg": "002.Wren"}
+
+
+@becomes(
+    "class folders, and beside them a list of other numbers, such as `folds.txt`",
+    "all images; the list is named, and that it does not say which number is train",
+    "--split-list folds.txt --split 0",
+)
+def test_numbers_without_a_meaning(tmp_path: Path) -> None:
+    photos(tmp_path / "src", "ant/1.jpg", "ant/2.jpg", "bee/3.jpg", "bee/4.jpg")
+    file = write(tmp_path / "folds.txt", "ant/1.jpg 0\nant/2.jpg 1\nbee/3.jpg 0\nbee/4.jpg 1\n")
+    (text,) = assumed(fastpipe.pack(tmp_path / "src", tmp_path / "packed"))
+    assert "; which of them is for training, the file does not say (" in text
+    summary = fastpipe.pack(
+        tmp_path / "src", tmp_path / "packed", split_list=file, split="1", overwrite=True
+    )
+    assert assumed(summary) == []
+    assert labels(tmp_path) == {"ant/2.jpg": "ant", "bee/4.jpg": "bee"}
 
 
 def celeba(root: Path) -> Path:
@@ -85,6 +105,8 @@ def test_split_of_a_table(tmp_path: Path, ending: str) -> None:
     table, root = source / "list_attr.csv", source / "images"
     (text,) = assumed(fastpipe.pack(table, tmp_path / "all", image_root=root))
     assert text.startswith(f"split: none; {file} has the splits 0, 1, 2 of these images")
+    assert "; by its name, 0 is train, 1 is val, 2 is test (" in text
+    assert text.endswith(" --split 0)")
     options = ("--image-root", root, "--split-list", file, "--split", "2")
     succeeded("pack", table, tmp_path / "packed", *options)
     assert labels(tmp_path) == {"3.jpg": "no"}
