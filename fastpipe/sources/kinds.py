@@ -18,6 +18,7 @@ from fastpipe.sources.annotations.coco_splits import (
     find_coco_files_beside,
 )
 from fastpipe.sources.class_names import with_given_classes, with_names_of_all
+from fastpipe.sources.file_formats import MANIFESTS
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.class_folders import ClassFolders, find_class_folders
 from fastpipe.sources.folders.class_lists import find_names_of_numbers
@@ -30,9 +31,10 @@ from fastpipe.sources.folders.split_classes import (
 )
 from fastpipe.sources.folders.splits import (
     FEW,
+    count_shared,
+    find_training,
     meaning_of_split,
     split_folders,
-    split_of_name,
 )
 from fastpipe.sources.folders.unread_names import describe_unread
 from fastpipe.sources.format_listing import list_recognised
@@ -43,7 +45,7 @@ from fastpipe.sources.listing import (
     sort_for_packing,
     with_classes,
 )
-from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise, recognise_folder
 from fastpipe.sources.split_lists import find_unused_lists, pick_listed
@@ -141,6 +143,11 @@ def list_sources(
         listing = add_assumptions(
             listing, _other_numbers_in_training(root, listing.classes)
         )
+    elif source.format in MANIFESTS and not is_pattern:
+        numbers = _other_numbers_in_training(
+            _folder_of_images(listing), listing.classes, are_in_table=True
+        )
+        listing = add_assumptions(listing, numbers)
     elif source.format == "annotations" and not source.is_file and not is_pattern:
         listing = add_assumptions(
             listing, _other_numbers_beside(source, listing, options)
@@ -166,7 +173,7 @@ def list_sources(
         )
         listing = add_assumptions(listing, unread)
     elif options.format == "auto" and not is_pattern:
-        listing = add_assumptions(listing, _annotations_above(root, listing))
+        listing = add_assumptions(listing, _annotations_above(root, listing, options))
         # Where annotations lie beside the images, these have the classes.
         has_annotations = any(
             _NO_LABELS_THOUGH in assumption.text for assumption in listing.assumed
@@ -286,31 +293,49 @@ def _other_splits(source: Recognised) -> dict[str, Recognised]:
 
 
 def _other_numbers_in_training(
-    root: SourcePath, classes: Sequence[str]
+    images: SourcePath, classes: Sequence[str], *, are_in_table: bool = False
 ) -> Iterator[Assumption]:
-    """Warns if the user passed the folder of a split and training beside it has other numbers.
+    """Warns if images are those of a split, and training beside it has other numbers.
 
     No file is listed for it.
+
+    Args:
+        images: the folder of the images.
+        classes: their classes.
+        are_in_table: the classes come from a table, and may be others than the folders of training.
     """
-    if not isinstance(root, Path):
+    if not isinstance(images, Path) or not classes:
         return
-    # The source may be ".", which has no name.
-    if split_of_name(root.absolute().name) in (None, "train"):
+    training = find_training(images.absolute())
+    if training is None:
         return
-    parent = root.absolute().parent
-    for name in names_in(parent, FEW).folders:
-        if split_of_name(name) != "train":
-            continue
-        try:
-            folders = class_folders(parent / name, SourceOptions())
-        except PackError:
-            continue
-        if folders is not None and classes and folders.classes != list(classes):
-            yield Assumption(
-                f"classes: those of {readable(root.name)} alone, with other numbers than those of "
-                f"{readable(name)} beside it",
-                f"--classes-from {readable(parent / name)}",
-            )
+    try:
+        folders = class_folders(training, SourceOptions())
+    except PackError:
+        return
+    if folders is None or folders.classes == list(classes):
+        return
+    if are_in_table and not set(classes) <= set(folders.classes):
+        return
+    name = readable(images.name)
+    place = "it"
+    if are_in_table:
+        name = "this table"
+        place = "the images"
+    yield Assumption(
+        f"classes: those of {name} alone, with other numbers than those of "
+        f"{readable(training.name)} beside {place}",
+        f"--classes-from {quote_for_shell(str(training))}",
+    )
+
+
+def _folder_of_images(listing: Listing) -> SourcePath:
+    """The innermost folder that has all images of a listing."""
+    paths = [source.file_path.split("/")[:-1] for source in listing.sources]
+    folder = listing.root
+    for name in paths[0][: count_shared(paths)] if paths else ():
+        folder = folder / name
+    return folder
 
 
 def _other_numbers_beside(
@@ -365,11 +390,13 @@ def _splits_of_other_formats(
             )
 
 
-def _annotations_above(root: SourcePath, listing: Listing) -> list[Assumption]:
+def _annotations_above(
+    root: SourcePath, listing: Listing, options: SourceOptions
+) -> list[Assumption]:
     # Behind a URL, each look at a folder would be a request.
     if not isinstance(root, Path) or not isinstance(listing.root, Path):
         return []
-    return find_annotations_above(root, listing.root, listing)
+    return find_annotations_above(root, listing.root, listing, options)
 
 
 def _names_of_numbers(source: Recognised, listing: Listing) -> Iterator[Assumption]:

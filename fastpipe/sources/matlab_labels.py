@@ -41,7 +41,8 @@ GROUND_TRUTH_REMEDY = (
     "meta.mat of the development kit says which number is which class; they are not in the order "
     "of the folders of train. In the folder of both files, run: "
     f'python -c "{_GROUND_TRUTH}" > val.csv; then pack val.csv, with --image-root for the folder '
-    "of the images"
+    "of the images. So that classes have the numbers of training, add --classes-from with your "
+    "packed training set, or with the folder of train"
 )
 
 

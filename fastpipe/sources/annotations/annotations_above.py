@@ -24,6 +24,7 @@ from fastpipe.sources.annotations.annotated_files import is_annotation_folder
 from fastpipe.sources.annotations.annotation_files import (
     SIDECAR_ENDINGS,
     TOOL_BYTES,
+    AnnotationTool,
     describe_file,
     is_ground_truth,
     recognise_unread_tool,
@@ -49,11 +50,13 @@ from fastpipe.sources.folders.folder_roles import (
 from fastpipe.sources.folders.splits import (
     FEW,
     are_called_like_parts,
+    find_training,
     first_paths,
     meaning_of_split,
 )
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import SourceOptions, quote_for_shell
+from fastpipe.sources.path_labels import LABEL_PATTERN
 from fastpipe.sources.split_lists import is_unused_list
 from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.listed_images import (
@@ -67,6 +70,7 @@ from fastpipe.sources.tables.table_files import (
     is_result_form,
     sort_labelled_first,
 )
+from fastpipe.sources.tables.training_classes import describe_options_of_training
 
 # Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
 _MAX_LEVELS_ABOVE = 3
@@ -168,7 +172,7 @@ class _Images:
 
 
 def find_annotations_above(
-    passed: Path, root: Path, listing: Listing
+    passed: Path, root: Path, listing: Listing, options: SourceOptions
 ) -> list[Assumption]:
     """The assumption that annotations above the images were not read; none if there are none.
 
@@ -178,6 +182,7 @@ def find_annotations_above(
         passed: the folder that the user passes.
         root: the folder of the images: `passed`, or a split in it.
         listing: of the images in `root`.
+        options: with which it was made.
     """
     folder = Path(os.path.abspath(passed))
     images = _Images(Path(os.path.abspath(root)), folder, listing)
@@ -194,7 +199,9 @@ def find_annotations_above(
     if other_paths:
         also = f" (also: {first_paths(other_paths)})"
     labels = "none"
-    if images.have_labels:
+    if images.have_labels and options.label_pattern is not None:
+        labels = f"those by {LABEL_PATTERN}"
+    elif images.have_labels:
         labels = "the names of the folders"
     text = (
         f"labels: {labels}, though {readable(best.path)} has {best.content}{also}. {best.remedy}. "
@@ -294,10 +301,9 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
             tool = recognise_unread_tool(path)
             # The files of tools that fastpipe reads name their images, and these name others.
             if tool is not None and not tool.reader:
-                yield _Annotations(
-                    str(path), tool.name, f"To keep what they say: {tool.remedy}", _TOOL
-                )
-        elif not images.have_labels and _has_number_for_each(path, images.count):
+                remedy = _remedy_of_tool(tool, path, images.root)
+                yield _Annotations(str(path), tool.name, remedy, _TOOL)
+        elif not images.have_labels and _has_label_for_each(path, images.count):
             yield _describe_numbers(path, images.root)
 
 
@@ -433,22 +439,40 @@ def _is_about_folder(path: Path, images: Path) -> bool:
     return path.stem.endswith(f"_{images.name}") and _is_coco(path)
 
 
-def _has_number_for_each(path: Path, count: int) -> bool:
-    """Whether a text has a whole number on each line, and as many lines as there are images."""
+def _has_label_for_each(path: Path, count: int) -> bool:
+    """Whether a text has a label on each line, and as many lines as there are images.
+
+    A label is a whole number, or a word that comes again, such as n01440764.
+    """
     if path.suffix.lower() != ".txt" or path.stat().st_size > count * _MAX_NAME_LENGTH:
         return False
-    lines = path.read_bytes().split()
-    return len(lines) == count and all(line.isdigit() for line in lines)
+    lines = path.read_bytes().split(b"\n")
+    labels = [line.strip() for line in lines if line.strip()]
+    if len(labels) != count or any(len(label.split()) > 1 for label in labels):
+        return False
+    # Words that come once are the names of classes, or of something else.
+    return all(label.isdigit() for label in labels) or 2 * len(set(labels)) <= count
+
+
+def _remedy_of_tool(tool: AnnotationTool, path: Path, images: Path) -> str:
+    """What the user can do with annotations of a tool that fastpipe does not read."""
+    remedy = f"To keep what they say: {tool.remedy}"
+    training = find_training(images)
+    if is_ground_truth(path) and training is not None:
+        remedy += f", which is {quote_for_shell(str(training))}"
+    return remedy
 
 
 def _describe_numbers(path: Path, images: Path) -> _Annotations:
-    content = "as many numbers as there are images"
     if is_ground_truth(path):
         tool = describe_file(_read_start(path), path.name)
-        remedy = f"To keep what they say: {tool.remedy}"
-        return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
-    remedy = f"To pack what they say: {_pack_command(path, images)}"
-    return _Annotations(str(path), content, remedy, _TABLE)
+        remedy = _remedy_of_tool(tool, path, images)
+        content = f"as many numbers as there are images: {tool.name}"
+        return _Annotations(str(path), content, remedy, _TOOL)
+    content = "as many lines with a label as there are images"
+    command = _pack_command(path, images)
+    command += describe_options_of_training(path, images)
+    return _Annotations(str(path), content, f"To pack what they say: {command}", _TABLE)
 
 
 def _describe_sidecar(path: Path, images: Path) -> _Annotations:
@@ -493,6 +517,7 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
         command = _pack_command(path, images)
         if is_table:
             command += _options_of_table(path, listed, images)
+            command += describe_options_of_training(path, images)
         return _Annotations(
             str(path), content, f"To pack what it says: {command}", _TABLE
         )

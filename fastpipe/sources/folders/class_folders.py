@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.picture_names import is_picture
@@ -56,6 +57,7 @@ from fastpipe.sources.tables.table_files import (
     sort_labelled_first,
 )
 from fastpipe.sources.tables.table_text import LISTS
+from fastpipe.sources.tables.training_classes import describe_options_of_training
 
 _CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -274,10 +276,13 @@ def _tables_beside_splits(
         text = f"labels: none; {first_paths(listing)} beside the splits is called after another split"
         return [Assumption(text), *assume_forms_skipped(tables)]
     table = candidates[0]
+    options = f"--image-root {readable(str(root))}"
+    if isinstance(top, Path) and isinstance(root, Path):
+        options += describe_options_of_training(top / table, root.absolute())
     assumption = Assumption(
         f"labels: none, though {readable(table)} lies beside the splits; if it has the labels, "
         f"pass {readable(str(top / table))}",
-        f"--image-root {readable(str(root))}",
+        options,
     )
     return [assumption, *assume_forms_skipped(tables)]
 

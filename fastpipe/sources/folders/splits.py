@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from fastpipe.errors import PackError, did_you_mean, first_names, readable
 from fastpipe.sources.files import Names, SourcePath, names_in
@@ -128,6 +128,24 @@ def meaning_of_split(name: str) -> str:
 def is_for_evaluation(name: str) -> bool:
     """Whether a folder or a dataset of this name holds the split that a model is evaluated on."""
     return meaning_of_split(name) in ("val", "test", "dev", "eval")
+
+
+def find_training(images: Path) -> Path | None:
+    """The folder of training beside the split that images lie in; None if there is none.
+
+    It is sought beside the nearest folder that is called like another split: beside val of
+    val/images. `images`: a folder, absolute.
+    """
+    for folder in (images, *images.parents):
+        split = split_of_name(folder.name)
+        if split == "train":
+            return None
+        if split is not None:
+            for name in names_in(folder.parent, FEW).folders:
+                if split_of_name(name) == "train":
+                    return folder.parent / name
+            return None
+    return None
 
 
 def find_split_names(

@@ -74,14 +74,14 @@ def lists_images(
             and without the ending.
     """
     names = _with_stems(pictures)
-    rows = _first_rows(table, encoding)
+    rows = first_rows(table, encoding)
     naming_count = sum(not names.isdisjoint(map(_last_part, row)) for row in rows)
     return naming_count > 0 and 2 * naming_count >= len(rows)
 
 
 def has_only_ids(table: SourcePath) -> bool:
     """Whether a table has two columns, the path of an image and a number of its own."""
-    rows = _first_rows(table, encoding=None)
+    rows = first_rows(table, encoding=None)
     if len(rows) < 2 or any(len(row) != 2 for row in rows):
         return False
     for column in zip(*rows, strict=True):
@@ -113,7 +113,7 @@ def find_listing_tables(
     paths_alone = []
     names = [name for name in tables if name.lower().endswith(_TABLE_ENDINGS)]
     for name in sort_labelled_first(names)[:_TABLES_READ]:
-        rows = _first_rows(root / name, encoding)
+        rows = first_rows(root / name, encoding)
         places = []
         for row in rows:
             place = _find_picture(row, folders)
@@ -251,7 +251,7 @@ def _image_root(root: SourcePath, places: Sequence[_Place]) -> SourcePath | None
     return roots.pop()
 
 
-def _first_rows(table: SourcePath, encoding: str | None) -> list[list[str]]:
+def first_rows(table: SourcePath, encoding: str | None = None) -> list[list[str]]:
     """The texts in each of the first rows of a table; empty if it cannot be read."""
     try:
         form = _form_of(table, encoding)

@@ -67,6 +67,25 @@ def test_wider_face(tmp_path: Path, folder: str) -> None:
 
 
 @becomes(
+    "Oxford's pets: `images/` alone with a pattern, though `annotations/` lies above",
+    "the classes by the pattern; the lists are named, and which labels are packed",
+    "--label-pattern '^(.+)_[0-9]+[.]'",
+)
+def test_labels_by_a_pattern(tmp_path: Path) -> None:
+    source = tmp_path / "pets"
+    photos(source / "images", "Abyssinian_1.jpg", "great_pyrenees_2.jpg")
+    write(source / "annotations/trainval.txt", "Abyssinian_1 1 1 1\ngreat_pyrenees_2 2 2 1\n")
+    text = saying(tmp_path, source / "images", label_pattern="^(.+)_[0-9]+[.]")
+    assert text.startswith(
+        "labels: those by --label-pattern, though /pets/annotations/trainval.txt has the names of "
+    )
+    data = fastpipe.open(tmp_path / "packed")
+    assert data.classes == ["Abyssinian", "great_pyrenees"]
+    labels = dict(zip(data["key"], data["label"], strict=True))
+    assert labels == {"Abyssinian_1.jpg": 0, "great_pyrenees_2.jpg": 1}
+
+
+@becomes(
     "COCO: the folder `train2017`, without `annotations/` beside it",
     "no boxes; the command that packs them is named",
     "the file of COCO and --image-root",
@@ -237,7 +256,8 @@ def test_tables_of_kaggle(tmp_path: Path) -> None:
     assert text.startswith("labels: none, though /imagenet/LOC_val_solution.csv has the names")
     assert (
         "fastpipe pack /imagenet/LOC_val_solution.csv DST --image-root "
-        "/imagenet/ILSVRC/Data/CLS-LOC/val." in text
+        "/imagenet/ILSVRC/Data/CLS-LOC/val --classes-from /imagenet/ILSVRC/Data/CLS-LOC/train."
+        in text
     )
 
 

@@ -153,7 +153,10 @@ def test_tiny_imagenet(tmp_path: Path) -> None:
     write(table, "val_0.JPEG\tn01443537\t0\t0\t9\t9\nval_1.JPEG\tn01440764\t0\t0\t9\t9\n")
     write(source / "words.txt", "n01440764\ttench\n")
     texts = assumed(fastpipe.pack(source, tmp_path / "packed", split="val"))
-    command = f"fastpipe pack {table} DST --image-root {source / 'val/images'}"
+    command = (
+        f"fastpipe pack {table} DST --image-root {source / 'val/images'} --label-column column_2 "
+        f"--classes-from {source / 'train'}"
+    )
     assert any(f"To pack what it says: {command}." in text for text in texts)
     fastpipe.pack(
         table,
