@@ -7,20 +7,28 @@ paths] of path_labels.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import readable
-from fastpipe.sources.folders.splits import first_paths
+from fastpipe.sources.folders.splits import first_paths, words_in
 from fastpipe.sources.listing import Assumption, Source
 from fastpipe.sources.path_labels import LABEL_PATTERN, class_by_pattern
 
 # A name and then the number of the image; a number of at most six digits; one or two digits last.
-_PATTERNS = (
-    r"([^/\d][^/]*?)[-_. ]+\d+[.]\w+$",
-    r"(?:^|/)(-?\d{1,6})_[^/]+$",
-    r"[-_](\d{1,2})[.]\w+$",
+_NAME = r"(?:^|/)([^\W\d_][^/]*?)[-_. ]+\d+[.]\w+$"
+_FIRST_NUMBER = r"(?:^|/)(-?\d{1,6})_[^/]+$"
+_LAST_DIGITS = r"[-_](\d{1,2})[.]\w+$"
+_PATTERNS = (_NAME, _FIRST_NUMBER, _LAST_DIGITS)
+# The words with which cameras, phones and scripts call any image: IMG_0001.jpg.
+_ANY_IMAGE = re.compile(
+    r"images?|imgs?|photos?|pics?|pictures?|frames?|scans?|screenshots?|captures?|cam|dcim|dscn?|"
+    r"dscf|dji|gopr|mvi|pano|pxl|sam|vid|wp|whats|app|\d+"
 )
+# A year, perhaps with the month: 2007_000027.jpg of VOC.
+_YEAR = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])?")
+_DATE = re.compile(r"(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12]\d|3[01])")
 # There may be millions of images. So many show how they are called.
 _NUM_CHECKED = 4096
 _MIN_IMAGES = 4
@@ -40,13 +48,28 @@ def describe_classes_in_names(sources: Sequence[Source]) -> Iterator[Assumption]
     for pattern in _PATTERNS:
         classes = _classes_by(pattern, paths)
         # Classes come several times. Where each image has its own, or all have one, it is no class.
-        if 1 < len(classes) <= len(paths) // 2:
+        is_repeated = 1 < len(classes) <= len(paths) // 2
+        if is_repeated and not _are_usual(pattern, classes, paths):
             yield Assumption(
                 f"labels: none. The names of the images may have the classes "
                 f"({first_paths(classes)}, as in {readable(paths[0])})",
                 f"{LABEL_PATTERN} '{pattern}'",
             )
             return
+
+
+def _are_usual(pattern: str, classes: Sequence[str], paths: Sequence[str]) -> bool:
+    """Whether the texts that a pattern finds are in the names of any images: dates, IMG, DSC."""
+    if pattern == _NAME:
+        return all(map(_is_any_image, classes))
+    if pattern == _FIRST_NUMBER:
+        return all(map(_YEAR.fullmatch, classes))
+    return all(map(_DATE.search, paths))
+
+
+def _is_any_image(name: str) -> bool:
+    """Whether a name is made of the words of `_ANY_IMAGE` alone."""
+    return all(map(_ANY_IMAGE.fullmatch, words_in(name)))
 
 
 def _classes_by(pattern: str, paths: Sequence[str]) -> list[str]:

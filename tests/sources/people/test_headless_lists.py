@@ -258,6 +258,10 @@ def test_the_folder_of_a_split_below_its_table(tmp_path: Path) -> None:
         },
         {f"0002_c{n}s1_01.jpg": "0002" for n in "12"} | {f"-1_c{n}s1_03.jpg": "-1" for n in "12"},
         {f"{n:05d}_{n % 2}.png": str(n % 2) for n in range(4)},
+        # The camera comes behind the person, and would be a class, too.
+        {f"{n:04d}_c{camera}_01.jpg": f"{n:04d}" for n in (7, 1501) for camera in "123"},
+        {"image_cat_1.jpg": "image_cat", "image_cat_2.jpg": "image_cat"}
+        | {"image_dog_1.jpg": "image_dog", "image_dog_2.jpg": "image_dog"},
     ],
 )
 def test_classes_in_names(tmp_path: Path, classes: dict[str, str]) -> None:
@@ -269,9 +273,20 @@ def test_classes_in_names(tmp_path: Path, classes: dict[str, str]) -> None:
     assert labels(tmp_path) == classes
 
 
+@becomes(
+    "images whose names are dates, or begin with a year or with the word of a camera "
+    "(`2020_01_05.jpg`, `2007_000027.jpg`, `IMG_0001.jpg` beside `DSC_0001.jpg`)",
+    "no labels; no option is named",
+)
 @pytest.mark.parametrize(
     "names",
     [
+        [f"2020_0{month}_0{day}.jpg" for month in range(1, 5) for day in range(1, 5)],
+        [f"2020-0{month}-0{day}.jpg" for month in range(1, 5) for day in range(1, 5)],
+        [f"2020010{day}_10111{second}.jpg" for day in range(1, 3) for second in range(4)],
+        [f"{year}_{number:06d}.jpg" for year in (2007, 2008, 2012) for number in (27, 32, 5)],
+        [f"{word}_000{number}.jpg" for word in ("IMG", "DSC") for number in range(4)],
+        [f"IMG_2020010{day}_10111{second}.jpg" for day in range(1, 3) for second in range(4)],
         ["0001.jpg", "0002.jpg", "1000.jpg", "1001.jpg"],
         ["image_1.jpg", "image_2.jpg", "image_3.jpg", "image_4.jpg"],
         ["a.jpg", "b.jpg", "c.jpg", "d.jpg"],
