@@ -37,6 +37,7 @@ from fastpipe.sources.folders.sidecar_fields import (
 )
 from fastpipe.sources.folders.split_classes import classes_outside_training
 from fastpipe.sources.folders.splits import (
+    find_split_parts,
     first_paths,
     meaning_of_split,
 )
@@ -163,7 +164,7 @@ def _find_classes_in_paths(
     if options.label_pattern is not None:
         class_of = class_by_pattern(options.label_pattern)
         unfit = describe_unfit_path(options.label_pattern)
-        assumed = describe_unread(source)
+        assumed = [*describe_unread(source), *_assume_all_splits(source)]
     else:
         listed = _find_listed_folders(source, options)
         if listed is None:
@@ -189,6 +190,17 @@ def _find_classes_in_paths(
     return ClassFolders(
         source.root, classes, folders, files, stray, tuple(assumed), class_of, unfit
     )
+
+
+def _assume_all_splits(source: Recognised) -> Iterator[Assumption]:
+    """Says that images of several splits are packed together, where the pattern says the classes."""
+    for by_split in find_split_parts(source.names.folders):
+        split = "train" if "train" in by_split else next(iter(by_split))
+        yield Assumption(
+            f"split: none; the images of {first_paths(sorted(by_split.values()))}, which are called "
+            "like splits, are packed together",
+            f"--split {split}",
+        )
 
 
 def _find_listed_folders(

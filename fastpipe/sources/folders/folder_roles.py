@@ -99,12 +99,12 @@ def refuse_split_parts(root: SourcePath, folders: Sequence[str]) -> None:
     See Note [roles of folders].
     """
     for by_split in find_split_parts(folders):
-        first = by_split.get("train") or next(iter(by_split.values()))
+        split = "train" if "train" in by_split else next(iter(by_split))
         raise PackError(
             f"{readable(str(root))} has the folders {first_paths(by_split.values())}, "
             f"which are called like splits, so they are no classes. Pass one of them: "
-            f"{readable(str(root / first))}; or, if a class is to have the same number in all of "
-            f"them, --split {next(iter(by_split))}. {AS_CLASSES} takes the folders as classes"
+            f"{readable(str(root / by_split[split]))}; or, if a class is to have the same number "
+            f"in all of them, --split {split}. {AS_CLASSES} takes the folders as classes"
         )
 
 

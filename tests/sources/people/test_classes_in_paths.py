@@ -189,6 +189,33 @@ def test_patterns_that_are_refused(tmp_path: Path, pattern: str) -> None:
 
 
 @becomes(
+    "Market-1501's root: `bounding_box_train/`, `bounding_box_test/`, `query/`, with a pattern",
+    "the persons as classes; that the images of several splits are packed together is said",
+    "--split train",
+)
+def test_root_of_market(tmp_path: Path) -> None:
+    source = tmp_path / "market"
+    photos(source / "bounding_box_train", "0002_c1s1_01.jpg", "0007_c2s1_01.jpg")
+    photos(source / "bounding_box_test", "0001_c1s1_01.jpg", "-1_c1s1_01.jpg")
+    photos(source / "query", "0001_c2s1_02.jpg")
+    with pytest.raises(
+        PackError, match=r"Pass one of them: .*bounding_box_train; .* --split train"
+    ):
+        fastpipe.pack(source, tmp_path / "none")
+    pattern = "(?:^|/)(-?[0-9]+)_"
+    texts = assumed(fastpipe.pack(source, tmp_path / "all", label_pattern=pattern))
+    assert (
+        "split: none; the images of bounding_box_test, bounding_box_train, which are called like "
+        "splits, are packed together (--split train)"
+    ) in texts
+    texts = assumed(
+        fastpipe.pack(source, tmp_path / "packed", label_pattern=pattern, split="train")
+    )
+    assert not any("split: none" in text for text in texts)
+    assert labels(tmp_path) == {"0002_c1s1_01.jpg": "0002", "0007_c2s1_01.jpg": "0007"}
+
+
+@becomes(
     "DTD's `labels/train1.txt`, SUN397's `Training_01.txt`: paths alone, in class folders",
     "no labels, and it is said; with the option the folders",
     "--image-root images --label-pattern '(.+)/'",
