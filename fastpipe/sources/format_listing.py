@@ -24,6 +24,7 @@ from fastpipe.sources.folders.splits import (
     FEW,
     choose_split,
     find_split,
+    first_paths,
     split_folders,
     split_of_name,
 )
@@ -185,10 +186,16 @@ def _folders_around(source: Recognised) -> list[Path]:
 
 def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
     root, pair = _local_pair(source)
+    split = options.split
+    pairs_by_split = _split_pairs(pair)
+    if pairs_by_split:
+        split = choose_split(pair.images, split, dict.fromkeys(pairs_by_split))
+        pair = pairs_by_split.pop(split)
+        split = None  # the folder of a split has no lists of splits
     # VOC's classes are names without numbers. To number them, the names of all splits are needed.
-    pairs_of_others = []
-    for split, folder in source.splits.items():
-        if split == source.split:
+    pairs_of_others = list(pairs_by_split.values())
+    for other_split, folder in source.splits.items():
+        if other_split == source.split:
             continue
         try:
             other = recognise_folder(folder, replace(options, format="voc"))
@@ -199,7 +206,7 @@ def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
     listing = list_voc(
         root,
         pair,
-        options.split,
+        split,
         pairs_of_others,
         drops_bad_objects=options.keeps_images,
     )
@@ -210,6 +217,32 @@ def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
             text = f"{other_pair.labels.name}: left out, for only boxes are packed"
             listing = add_assumptions(listing, [Assumption(text, "--format masks")])
     return listing
+
+
+def _split_pairs(pair: FolderPair) -> dict[str, FolderPair]:
+    """Split -> its folders, where the folders of images and of annotations have splits in them.
+
+    Raises:
+        PackError: the images lie in folders, and these are no splits with annotations.
+    """
+    names = names_in(pair.images, FEW)
+    if names.files or not names.folders:
+        return {}
+    annotation_folders = names_in(pair.labels, FEW).folders
+    pairs: dict[str, FolderPair] = {}
+    for split, images in split_folders(pair.images, names).items():
+        name = find_split(split, annotation_folders)
+        if name is not None:
+            pairs[split] = pair._replace(images=images, labels=pair.labels / name)
+    if not pairs:
+        raise PackError(
+            f"{readable(str(pair.images))} holds the folders {first_paths(names.folders)} and no "
+            f"images. Expected all images in {pair.images.name} and all annotations of VOC in "
+            f"{pair.labels.name}, or folders of the same splits in both, such as train and val. "
+            f"Move them so; or pass {readable(str(pair.images))} to pack the images without the "
+            "annotations"
+        )
+    return pairs
 
 
 def _list_annotations(source: Recognised, options: SourceOptions) -> Listing:

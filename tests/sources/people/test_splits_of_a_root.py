@@ -382,6 +382,68 @@ def test_voc_of_roboflow(tmp_path: Path) -> None:
     assert fastpipe.open(tmp_path / "packed").fields["boxes"].names == ("ant", "bee")
 
 
+VOC_OBJECT = "<object><name>{}</name><bndbox><xmin>3</xmin><ymin>4</ymin><xmax>9</xmax><ymax>8</ymax></bndbox></object>"
+
+
+@becomes(
+    "VOC: `images/train/`, `images/val/` beside `annotations/train/`, `annotations/val/`",
+    "boxes of the split, with one list of names",
+    "--split",
+)
+def test_splits_of_voc_in_both_folders(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    for split, stem, name in (("train", "1", "bee"), ("val", "2", "ant")):
+        photos(source / "images", f"{split}/{stem}.jpg")
+        text = f"<annotation>{VOC_OBJECT.format(name)}</annotation>"
+        write(source / f"annotations/{split}/{stem}.xml", text)
+    with pytest.raises(PackError, match="has the splits train, val; pass one of them"):
+        fastpipe.pack(source, tmp_path / "none")
+    for split, key, label in (("train", "1.jpg", 1), ("val", "2.jpg", 0)):
+        fastpipe.pack(source, tmp_path / split, split=split)
+        ((path, (boxes, labels)),) = by_path(tmp_path / split, "boxes").items()
+        assert (path, boxes.tolist(), labels.tolist()) == (key, [[2, 3, 9, 8]], [label])
+        assert fastpipe.open(tmp_path / split).fields["boxes"].names == ("ant", "bee")
+
+
+@becomes(
+    "the same with `train/` alone",
+    "its boxes, with the option or without",
+    "--split train",
+)
+def test_one_split_of_voc(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    photos(source / "images", "train/1.jpg")
+    text = f"<annotation>{VOC_OBJECT.format('bee')}</annotation>"
+    write(source / "annotations/train/1.xml", text)
+    for number, split in enumerate((None, "train")):
+        fastpipe.pack(source, tmp_path / f"packed{number}", split=split)
+        boxes, _ = by_path(tmp_path / f"packed{number}", "boxes")["1.jpg"]
+        assert boxes.tolist() == [[2, 3, 9, 8]]
+    with pytest.raises(PackError, match="has the splits train, got 'val'; pass one of them"):
+        fastpipe.pack(source, tmp_path / "none", split="val")
+
+
+@becomes(
+    "VOC: images and annotations in folders of the classes",
+    "refused, with what to do",
+    "SRC/images for the images alone",
+)
+def test_voc_in_class_folders(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    for name in ("ant", "bee"):
+        photos(source / "images", f"{name}/1.jpg")
+        text = f"<annotation>{VOC_OBJECT.format(name)}</annotation>"
+        write(source / f"annotations/{name}/1.xml", text)
+    with pytest.raises(
+        PackError,
+        match=r"images holds the folders ant, bee and no images. Expected all images in images and "
+        r"all annotations of VOC in annotations, .* pass .*images to pack the images without",
+    ):
+        fastpipe.pack(source, tmp_path / "none", format="voc")
+    fastpipe.pack(source / "images", tmp_path / "packed")
+    assert fastpipe.open(tmp_path / "packed").classes == ["ant", "bee"]
+
+
 @becomes("VOC as `images/` beside `annotations/*.xml`", "boxes")
 def test_voc_in_other_folders(tmp_path: Path) -> None:
     voc(tmp_path / "src" / "images", "a", "ant")
