@@ -65,6 +65,10 @@ _MASKS = frozenset(
         "column",
     )
 )
+# Of a table without a header.
+_NUMBERED_COLUMN = re.compile(r"column_[0-9]+")
+_POINT_NAMES = "joint joints keypoint keypoints kpts landmark landmarks pose"
+_POINTS = frozenset(_POINT_NAMES.split())
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+(?:,\d+)?")
 _VIA_SHAPES = "region_shape_attributes"  # the column of VIA's CSV that has the boxes
 # Kaggle's run lengths of masks: columns with starts and lengths, such as "10 5 31 7".
@@ -331,7 +335,8 @@ def find_column_assumptions(
     if not likely and not of_flags:
         likely = _likely_by_values(summaries, free)
     if not likely:
-        return (*of_flags, *of_shapes)
+        of_numbers = () if of_flags else _assumed_of_numbered_columns(summaries, free)
+        return (*of_flags, *of_numbers, *of_shapes)
 
     if len(likely) == 1:
         text = f"labels: none, though column {likely[0]!r} looks like one"
@@ -339,6 +344,27 @@ def find_column_assumptions(
         text = f"labels: none, though columns {describe_columns(likely)} look like them"
     option = _option_of_likely(summaries, likely)
     return (Assumption(text, option), *of_flags, *of_shapes)
+
+
+def _assumed_of_numbered_columns(
+    summaries: _Columns, free: Sequence[str]
+) -> tuple[Assumption, ...]:
+    """The assumption on a table without a header, whose columns have numbers in place of names."""
+    if not free or not all(map(_NUMBERED_COLUMN.fullmatch, free)):
+        return ()
+    candidates = []
+    for column in free:
+        values = summaries[column]
+        is_other = _are_paths_of_pictures(values) or are_captions(column, values)
+        if not is_other and not values.has_fractions:
+            candidates.append(column)
+    if not candidates:
+        return ()
+    text = (
+        "labels: none, for the columns have no names; these may be labels: "
+        f"{describe_columns(candidates)}"
+    )
+    return (Assumption(text, f"--label-column {candidates[0]}"),)
 
 
 def _is_named_as_label(column: str, values: ColumnSummary | Known) -> bool:
@@ -420,6 +446,14 @@ def _assumed_of_shapes(
                 "Export the project from VIA as COCO, and pack that file"
             )
             assumptions.append(Assumption(text))
+        elif field.kind in ("json", "floats") and _are_called_points(field.column):
+            text = (
+                f"column {field.column!r} looks like points, and is stored as numbers that crops and "
+                "mirroring leave as they are. If each value is a list of objects, each a list of "
+                "points x, y, visibility, [[[10, 20, 2], [12, 25, 0]]], they can be keypoints"
+            )
+            wish = quote_for_shell(f"keypoints={field.column}:keypoints")
+            assumptions.append(Assumption(text, f"--field {wish}"))
         elif field.kind == "text" and _are_paths_of_pictures(values):
             text = f"column {field.column!r} of paths is stored as text"
             wish = f"{field.name}={field.column}:image"
@@ -446,6 +480,15 @@ def _assumed_of_shapes(
             )
             assumptions.append(Assumption(text))
     return tuple(assumptions)
+
+
+def _are_called_points(column: str) -> bool:
+    """Whether a column is called like points of bodies or faces: joints, keypoints, landmarks.
+
+    Not joints_vis, which says of each point whether it is visible.
+    """
+    words = _words_in(column)
+    return bool(words) and words[-1] in _POINTS
 
 
 def _are_paths_of_pictures(values: ColumnSummary | Known | None) -> bool:

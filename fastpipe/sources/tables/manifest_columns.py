@@ -153,6 +153,11 @@ def choose_manifest_columns(
     hint = ""
     if not images and manifest.options.image_column is None:
         hint = _hint_for_image_column(manifest)
+    only_column = next(iter(summaries), "") if len(summaries) == 1 else ""
+    if not manifest.is_typed and " " in only_column:
+        hint += (
+            ". Its columns are separated by spaces: rename it to .txt, which is read so"
+        )
     if not manifest.is_typed:
         hint += ". If the file has no header row, write one, such as path,label"
     ending = ""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.programs.cli_run import succeeded
 from support.sources.becomes import becomes
-from support.sources.people import assumed, labels, pack_text, photos, values
+from support.sources.people import assumed, labels, pack_text, photos, values, write
 
 import fastpipe
+from fastpipe.errors import PackError
 
 NAMES = [f"{number}.jpg" for number in range(8)]
 
@@ -186,3 +188,76 @@ def test_a_table_without_labels_gets_no_advice_on_folders(eight: Path) -> None:
     shown = " ".join(succeeded("pack", eight / "a.csv", eight / "packed").split())
     assert "2 samples, with label -1" in shown
     assert "subfolder" not in shown
+
+
+@becomes(
+    "a list without a header, with several numbers behind each path (`a.jpg 0 0.5 3`)",
+    "no labels; the columns that may be labels are named",
+    "--label-column column_2",
+)
+def test_numbers_without_names(eight: Path) -> None:
+    text = "".join(f"{name} {number % 2} 0.{number} 7\n" for number, name in enumerate(NAMES))
+    summary = pack_text(eight, "list.txt", text)
+    assert assumed(summary)[-1] == (
+        "labels: none, for the columns have no names; these may be labels: column_2, column_4 "
+        "(--label-column column_2)"
+    )
+    assert set(labels(eight).values()) == {None}
+    pack_text(eight, "list.txt", text, label_column="column_2", overwrite=True)
+    assert labels(eight) == {name: str(number % 2) for number, name in enumerate(NAMES)}
+
+
+@becomes(
+    "a .csv file whose columns are separated by spaces",
+    "refused, with what to do",
+    "the same file as .txt",
+)
+def test_spaces_in_place_of_commas(eight: Path) -> None:
+    text = "path label\n" + "".join(
+        f"{name} {label}\n" for name, label in zip(NAMES, CLASSES, strict=True)
+    )
+    with pytest.raises(
+        PackError, match=r"separated by spaces: rename it to .txt, which is read so"
+    ):
+        pack_text(eight, "table.csv", text)
+    pack_text(eight, "table.txt", text)
+    assert labels(eight) == dict(zip(NAMES, CLASSES, strict=True))
+
+
+@becomes(
+    "MPII, landmarks: JSON with a list of joints for each image",
+    "JSON; that crops and mirroring leave the points as they are is said",
+    "--field keypoints=joints:keypoints",
+)
+def test_joints_in_json(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    photos(source / "images", "1.jpg", "2.jpg")
+    joints = [[12.0, 3.5], [-1.0, -1.0]]
+    rows = [{"image": f"{number}.jpg", "joints": joints, "joints_vis": [1, 0]} for number in (1, 2)]
+    table = write(source / "annot/train.json", rows)
+    with pytest.raises(
+        PackError, match=r"annot has a table that lists these images. Pass the table"
+    ):
+        fastpipe.pack(source, tmp_path / "none")
+    packed = tmp_path / "packed"
+    (text,) = assumed(fastpipe.pack(table, packed, image_root=source / "images"))
+    assert text.startswith(
+        "column 'joints' looks like points, and is stored as numbers that crops and mirroring leave "
+        "as they are. "
+    )
+    assert text.endswith("(--field keypoints=joints:keypoints)")
+    assert values(tmp_path, "joints") == {"1.jpg": joints, "2.jpg": joints}
+
+    # A list of objects, each a list of points with their visibility.
+    for row in rows:
+        row["joints"] = [[[12, 3.5, 2], [0, 0, 0]]]
+    write(table, rows)
+    fastpipe.pack(
+        table,
+        packed,
+        image_root=source / "images",
+        fields=["keypoints=joints:keypoints"],
+        overwrite=True,
+    )
+    sample = fastpipe.open(packed).with_fields(("keypoints",))[0]
+    assert np.asarray(sample["keypoints"]).tolist() == [[[12, 3.5], [0, 0]]]
