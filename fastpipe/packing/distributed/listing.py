@@ -51,7 +51,11 @@ from fastpipe.packing.shard.plan import FEW, HASHES, Plan, ShardSlice
 from fastpipe.sources.class_names import numbered_folders
 from fastpipe.sources.facts import Facts
 from fastpipe.sources.files import files_below, source_path
-from fastpipe.sources.folders.class_folders import in_class_folders, sources_at
+from fastpipe.sources.folders.class_folders import (
+    assume_hidden_left_out,
+    in_class_folders,
+    sources_at,
+)
 from fastpipe.sources.kinds import class_folders, list_sources
 from fastpipe.sources.listing import Listing, Source, packing_order
 from fastpipe.sources.tables.tables import TableListing
@@ -78,12 +82,14 @@ class ListedGroup:
         weight: sum of `Listing.weight` over their sources.
         few: the sources with the smallest hashes.
         runs: files in the spool that have all of their sources.
+        hidden_folders: folders in the classes that were passed over, for a dot in their names.
     """
 
     facts: Facts
     weight: int
     few: list[Source]
     runs: tuple[str, ...]
+    hidden_folders: frozenset[str] = frozenset()
 
     def with_more(self, other: ListedGroup) -> ListedGroup:
         # As `Listing.samples` would choose them from all sources.
@@ -94,7 +100,13 @@ class ListedGroup:
             self.weight + other.weight,
             few,
             self.runs + other.runs,
+            self.hidden_folders | other.hidden_folders,
         )
+
+    def settled_facts(self) -> Facts:
+        """The facts of all classes, with what only all of them together show."""
+        hidden = assume_hidden_left_out(self.hidden_folders)
+        return replace(self.facts, assumed=(*self.facts.assumed, *hidden))
 
 
 def list_in_tasks(job: Job, map_tasks: MapTasks = map) -> ListedSources:
@@ -112,7 +124,7 @@ def list_in_tasks(job: Job, map_tasks: MapTasks = map) -> ListedSources:
     # A task plans, as the driver may not see the sources.
     (plan,) = map_tasks(partial(_plan_group, job), [all_groups])
     num_ranges = -(-all_groups.facts.files // MAX_SOURCES)  # rounded up
-    listed = _listed_sources(job, all_groups.facts, plan, num_ranges)
+    listed = _listed_sources(job, all_groups.settled_facts(), plan, num_ranges)
     write = partial(_write_range, job, listed, all_groups.runs)
     for _ in map_tasks(write, range(num_ranges)):
         pass  # a task has no result; the loop waits for it
@@ -192,7 +204,8 @@ def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
 
     order_key = packing_order(job.options.seed, shuffle=True)
     spool = job.open_spool()
-    sources = sources_at(root, in_class_folders(root, numbered))
+    hidden_folders = set[str]()
+    sources = sources_at(root, in_class_folders(root, numbered, hidden_folders))
     while run := list(itertools.islice(sources, MAX_SOURCES)):
         run.sort(key=order_key)
         listing = replace(empty, sources=run)
@@ -202,7 +215,7 @@ def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
         few = listing.samples(FEW)
         of_run = ListedGroup(Facts.of(listing), weight, few, (name,))
         group = group.with_more(of_run)
-    return group
+    return replace(group, hidden_folders=frozenset(hidden_folders))
 
 
 def encode_listed(

@@ -207,6 +207,24 @@ def test_all_that_is_known_of_the_sources_is_the_same(
     assert list(read_parts(job, listed, MAKE)) == shards
 
 
+def test_folders_with_a_dot_are_named(
+    job: Job, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = next(source.rglob("*.jpg"))
+    class_folders = sorted({path.parent for path in source.rglob("*.jpg")})[:2]
+    for class_folder in class_folders:
+        (class_folder / ".Trash-1000").mkdir()
+        shutil.copy(image, class_folder / ".Trash-1000" / "1.jpg")
+    facts = Facts.of(
+        list_sources(source, job.options.seed, shuffle=True, options=job.options.source)
+    )
+    monkeypatch.setattr(listing, "MAX_SOURCES", 4)
+    listed = list_in_tasks(job, in_other_processes)
+    assert listed.facts.assumed == facts.assumed
+    (text,) = [assumption.text for assumption in facts.assumed if "a dot" in assumption.text]
+    assert text.startswith("folders whose names begin with a dot: 2, such as ")
+
+
 def test_given_classes_are_those_of_a_listing_in_memory(
     tasks_here: Cluster, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
