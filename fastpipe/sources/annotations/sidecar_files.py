@@ -222,8 +222,34 @@ def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
 
     a_mask.png is one of a.png and of a_sat.png.
     """
+    masks = _find_masks(sources)
+    if masks:
+        raise PackError(
+            f"{readable(str(root))}: {len(masks):,} of {len(sources):,} files are called like "
+            f"masks of others beside them, such as {readable(masks[0])}. To pack them as "
+            "masks, move them to a folder masks beside a folder images, or list both in a CSV file "
+            f"(--field mask=COLUMN:mask). {AS_CLASSES} packs them as images"
+        )
+
+
+def assume_masks_in_tar(sources: Sequence[Source]) -> list[Assumption]:
+    """Says that members of tars which are called like masks of others are packed as images."""
+    masks = _find_masks(sources)
+    if not masks:
+        return []
+    text = (
+        f"images: {len(masks):,} of {len(sources):,} members are called like masks of others, such "
+        f"as {readable(masks[0])}, and are packed as images of their own. In a tar, the mask of "
+        "KEY.jpg is called KEY.mask.png; or unpack the tar, and move the masks to a folder masks "
+        "beside a folder images"
+    )
+    return [Assumption(text)]
+
+
+def _find_masks(sources: Sequence[Source]) -> list[str]:
+    """The files that are called like masks of others beside them; none if these are few."""
     if not any(_MASK_SUFFIX.search(source.path) for source in sources[:_NUM_CHECKED]):
-        return
+        return []
     stems = {_stem(source.path) for source in sources}
     stems |= {_IMAGE_SUFFIX.sub("", stem) for stem in stems}
     masks: list[str] = []
@@ -231,10 +257,6 @@ def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
         stem, suffix_count = _MASK_SUFFIX.subn("", source.path)
         if suffix_count and stem in stems:
             masks.append(source.path)
-    if len(masks) >= _MIN_MASK_SHARE * len(sources):
-        raise PackError(
-            f"{readable(str(root))}: {len(masks):,} of {len(sources):,} files are called like "
-            f"masks of others beside them, such as {readable(masks[0])}. To pack them as "
-            "masks, move them to a folder masks beside a folder images, or list both in a CSV file "
-            f"(--field mask=COLUMN:mask). {AS_CLASSES} packs them as images"
-        )
+    if len(masks) < _MIN_MASK_SHARE * len(sources):
+        return []
+    return masks

@@ -13,7 +13,10 @@ from pathlib import PurePosixPath
 
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotations.sidecar_files import leave_out_sidecar_files
+from fastpipe.sources.annotations.sidecar_files import (
+    assume_masks_in_tar,
+    leave_out_sidecar_files,
+)
 from fastpipe.sources.files import SourcePath, find_hidden_folder
 from fastpipe.sources.folders.class_folders import assume_hidden_left_out
 from fastpipe.sources.folders.doubtful_classes import (
@@ -21,6 +24,8 @@ from fastpipe.sources.folders.doubtful_classes import (
     parts_as_classes,
     split_as_class,
 )
+from fastpipe.sources.folders.folder_roles import is_called_image, is_called_target
+from fastpipe.sources.folders.paired_folders import assume_no_pairs
 from fastpipe.sources.folders.splits import (
     are_called_like_parts,
     choose_split,
@@ -43,6 +48,8 @@ from fastpipe.sources.tars.tar_reader import TarFile
 _MAX_FOLDER_NAMES = 3
 # The names of this many images are compared. There may be millions.
 _NUM_CHECKED = 1000
+# Folders that lie in a tar are read as classes. Other roles of folders are read on a disk.
+_UNPACK = "unpack the tar, and pack the folder that it holds"
 
 Folder = tuple[str, ...]  # the first names of a folder's path
 
@@ -155,6 +162,8 @@ def list_folders(
     assumed = _find_assumptions(names, folders, num_outer)
     assumed += _assume_images_of_one_key(files.sources)
     assumed += assume_hidden_left_out(hidden_folders)
+    assumed += _assume_no_roles(names) or _assume_no_pairs(files.sources, names)
+    assumed += assume_masks_in_tar(files.sources)
     assumed += leave_out_sidecar_files(root, files.sources, names, are_classes=True)
     return Listing(root, names, files.sources, stray, assumed=tuple(assumed))
 
@@ -177,6 +186,30 @@ def _assume_images_of_one_key(sources: Sequence[Source]) -> list[Assumption]:
             )
             return [Assumption(text, f"--image-column {first_ending}")]
     return []
+
+
+def _assume_no_roles(folders: Sequence[str]) -> list[Assumption]:
+    """Says that folders are taken as classes, though they are called like images and masks."""
+    images = [name for name in folders if is_called_image(name)]
+    targets = [name for name in folders if is_called_target(name)]
+    if not images or not targets:
+        return []
+    text = (
+        f"classes: the folders {first_paths(folders)}, though {readable(images[0])} and "
+        f"{readable(targets[0])} are called like images and what belongs to them; {_UNPACK}"
+    )
+    return [Assumption(text)]
+
+
+def _assume_no_pairs(
+    sources: Sequence[Source], classes: Sequence[str]
+) -> list[Assumption]:
+    """As `assume_no_pairs`; a tar has no option for it."""
+    assumed = []
+    for assumption in assume_no_pairs(sources, classes):
+        text = f"{assumption.text}; {_UNPACK}"
+        assumed.append(Assumption(text))
+    return assumed
 
 
 def refuse_split(root: SourcePath, split: str | None) -> None:

@@ -15,6 +15,7 @@ from fastpipe.dataset.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, first_names, readable
+from fastpipe.sources.annotations.sidecar_files import assume_masks_in_tar
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import SourcePath, state_at
 from fastpipe.sources.listing import (
@@ -25,6 +26,7 @@ from fastpipe.sources.listing import (
     Members,
     Source,
     SourceField,
+    add_assumptions,
     replace_sources,
 )
 from fastpipe.sources.member_fields import (
@@ -108,7 +110,8 @@ def list_archives(
         if files.folders:  # all of them are hidden
             samples = TarSamples()
             _add_tars(samples, root, tars)
-        return _list_samples(root, tars, samples, stray, requested)
+        listing = _list_samples(root, tars, samples, stray, requested)
+        return add_assumptions(listing, assume_masks_in_tar(files.sources))
     if requested is not None:
         raise PackError(
             f"--field: {readable(root)} holds folders of images, which have no fields; leave "

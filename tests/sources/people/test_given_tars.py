@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from support.sources.becomes import becomes
 from support.sources.pack_sources import jpeg_bytes, saved
 from support.sources.people import assumed, labels, values
@@ -320,3 +323,58 @@ def test_a_list_of_class_names_beside_tars(tmp_path: Path) -> None:
     assert labels(tmp_path) == {"0.tar/a.jpg": "zebra", "0.tar/b.jpg": "ape"}
     names.write_text("zebra\n")  # too few
     assert assumed(fastpipe.pack(folder, tmp_path / "few")) == []
+
+
+PAIRS = {
+    "images/": [f"images/{n}.jpg" for n in range(3)],
+    "masks/": [f"masks/{n}.png" for n in range(3)],
+    "high/": [f"high/{n}.jpg" for n in range(3)],
+    "low/": [f"low/{n}.jpg" for n in range(3)],
+}
+
+
+@becomes(
+    "a tar of `images/` beside `masks/`, or of `high/1.png` beside `low/1.png`",
+    "the folders as classes; that they may be pairs is said, with what to do",
+)
+@pytest.mark.parametrize(
+    ("folders", "text"),
+    [
+        (
+            ("images/", "masks/"),
+            "classes: the folders images, masks, though images and masks are called like images and "
+            "what belongs to them; unpack the tar, and pack the folder that it holds",
+        ),
+        (("high/", "low/"), "classes: the folders high, low, whose pictures have the same names"),
+    ],
+)
+def test_pairs_in_a_tar(tmp_path: Path, folders: tuple[str, str], text: str) -> None:
+    names = [name for folder in folders for name in PAIRS[folder]]
+    tar = write_tar(tmp_path / "a.tar", dict.fromkeys(names, ONE))
+    (assumption,) = assumed(fastpipe.pack(tar, tmp_path / "packed"))
+    assert assumption.startswith(text)
+    assert assumption.endswith("; unpack the tar, and pack the folder that it holds")
+    assert labels(tmp_path) == {name: name.partition("/")[0] for name in names}
+
+
+@becomes(
+    "a tar with `1.jpg` and `1_mask.png`, also in class folders",
+    "images; that some are called like masks is said, with what to do",
+    "KEY.mask.png in the tar",
+)
+@pytest.mark.parametrize("folder", ["", "cat/"])
+def test_masks_in_a_tar(tmp_path: Path, folder: str) -> None:
+    buffer = io.BytesIO()
+    Image.new("L", (40, 30), 3).save(buffer, "PNG")
+    mask = buffer.getvalue()
+    members = {f"{folder}1.jpg": ONE, f"{folder}1_mask.png": mask, f"{folder}2.jpg": TWO}
+    texts = assumed(fastpipe.pack(write_tar(tmp_path / "a.tar", members), tmp_path / "packed"))
+    (text,) = [each for each in texts if each.startswith("images: ")]
+    assert text.startswith("images: 1 of 3 members are called like masks of others, such as ")
+    assert len(fastpipe.open(tmp_path / "packed")) == 3
+    # As the text says.
+    members = {"1.jpg": ONE, "1.mask.png": mask, "2.jpg": TWO, "2.mask.png": mask}
+    tar = write_tar(tmp_path / "b.tar", members)
+    assert not assumed(fastpipe.pack(tar, tmp_path / "packed", overwrite=True))
+    assert fastpipe.open(tmp_path / "packed").fields["mask"].kind == "mask"
+    assert np.unique(values(tmp_path, "mask")["1.jpg"]).tolist() == [3]
