@@ -13,6 +13,7 @@ from fastpipe.sources.annotations.coco import list_coco
 from fastpipe.sources.annotations.masks import MaskFolders, list_masks
 from fastpipe.sources.annotations.voc import MASK_LISTS, list_voc, read_split_names
 from fastpipe.sources.annotations.yolo import list_yolo
+from fastpipe.sources.annotations.yolo_yaml import find_misnamed_splits
 from fastpipe.sources.file_formats import format_of, is_named_after, is_tar
 from fastpipe.sources.files import SourcePath, names_in, path_below
 from fastpipe.sources.folders.class_folders import (
@@ -164,7 +165,7 @@ def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:
     root, pair = _local_pair(source)
     # Folders that may have the names of the classes.
     tops = [root, *_folders_around(source)]
-    return list_yolo(
+    listing = list_yolo(
         pair,
         options.split,
         tops,
@@ -172,6 +173,7 @@ def _list_yolo(source: Recognised, options: SourceOptions) -> Listing:
         options.fields,
         drops_bad_lines=options.keeps_images,
     )
+    return add_assumptions(listing, find_misnamed_splits(root, source.names))
 
 
 def _folders_around(source: Recognised) -> list[Path]:

@@ -315,7 +315,10 @@ def _other_numbers_in_training(
         return
     if folders is None or folders.classes == list(classes):
         return
-    if are_in_table and not set(classes) <= set(folders.classes):
+    # Classes that training has behind these do not change their numbers.
+    are_same_numbers = folders.classes[: len(classes)] == list(classes)
+    are_others = not set(classes) <= set(folders.classes)
+    if are_in_table and (are_same_numbers or are_others):
         return
     name = readable(images.name)
     place = "it"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,8 @@ from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.annotations.darknet import find_by_end
 from fastpipe.sources.annotations.numbered_names import list_numbered_names
 from fastpipe.sources.files import Names, SourcePath, names_in
+from fastpipe.sources.folders.splits import FEW, split_of_name
+from fastpipe.sources.listing import Assumption
 
 YOLO_FOLDERS = ("images", "labels")
 YAML_FILES = ("data.yaml", "dataset.yaml", "data.yml")
@@ -158,14 +160,10 @@ def find_yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     except PackError:
         return []  # it is raised again where the names of the classes are read
 
-    tops = [root]  # the folders that paths may be relative to
-    if isinstance(content.get("path"), str):
-        tops.insert(0, root / content["path"])
+    tops = _list_tops(root, content)
     splits: list[FolderPair] = []
     for split in _SPLITS:
-        key = split
-        if split == "val" and "val" not in content:
-            key = "valid"  # the name in some exports
+        key = _key_of_split(split, content)
         places = _split_places(file, tops, key, content.get(key))
         if len(places) == 1 and places[0].is_file():
             # A list of images, which lie in images/.
@@ -186,6 +184,56 @@ def find_yaml_folders(root: SourcePath, names: Names) -> list[FolderPair]:
     if len(contents) == 1 and len(splits) > 1:
         return [splits[0]._replace(split="")]
     return splits
+
+
+def find_misnamed_splits(root: Path, names: Names) -> list[Assumption]:
+    """Says which splits of data.yaml do not exist, while folders of their names do."""
+    file = find_yaml(root, names.files)
+    # Where no split of the file exists, the folders themselves are the splits.
+    if file is None or not find_yaml_folders(root, names):
+        return []
+    content = _load_yaml(file)
+    assumed: list[Assumption] = []
+    for split in _SPLITS:
+        key = _key_of_split(split, content)
+        written = content.get(key)
+        is_missing = isinstance(written, str) and not _split_places(
+            file, _list_tops(root, content), key, written
+        )
+        folder = _find_split_folder(root, split) if is_missing else None
+        if folder is not None:
+            text = (
+                f"{file.name}: {key}: {readable(str(written))} does not exist, and "
+                f"{readable(str(folder))} does, which is not read. If it is this split, write its "
+                "path into the file"
+            )
+            assumed.append(Assumption(text))
+    return assumed
+
+
+def _find_split_folder(root: Path, split: str) -> Path | None:
+    """The folder that is called after a split, in a folder of YOLO or in its folder of images."""
+    for around in (root, root / YOLO_FOLDERS[0]):
+        if not around.is_dir():
+            continue
+        for name in names_in(around, FEW).folders:
+            if split_of_name(name) == split:
+                return around / name
+    return None
+
+
+def _list_tops(root: Path, content: Mapping[Any, Any]) -> list[Path]:
+    """The folders that the paths in data.yaml may be relative to."""
+    if isinstance(content.get("path"), str):
+        return [root / content["path"], root]
+    return [root]
+
+
+def _key_of_split(split: str, content: Mapping[Any, Any]) -> str:
+    """The name of a split in data.yaml."""
+    if split == "val" and "val" not in content:
+        return "valid"  # the name in some exports
+    return split
 
 
 def _split_places(

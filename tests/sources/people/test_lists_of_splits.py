@@ -102,6 +102,28 @@ def test_train_alone(tmp_path: Path, folder: str, val: str) -> None:
 
 
 @becomes(
+    "YOLO: `images/train` and `images/val`, with a `data.yaml` that calls the second one otherwise",
+    "the images of train; that val is not read is said, with what to do",
+    "the path in data.yaml",
+)
+def test_misnamed_split(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    for split in ("train", "val"):
+        photos(source / f"images/{split}", f"{split}.jpg")
+        write(source / f"labels/{split}/{split}.txt", LINE)
+    text = "train: images/train\nval: images/valid\nnames: [cat]\n"
+    file = write(source / "data.yaml", text)
+    assert assumed(fastpipe.pack(source, tmp_path / "packed")) == [
+        f"data.yaml: val: images/valid does not exist, and {source / 'images/val'} does, which is "
+        "not read. If it is this split, write its path into the file"
+    ]
+    assert list(fastpipe.open(tmp_path / "packed")["key"]) == ["train.jpg"]
+    write(file, text.replace("valid", "val"))
+    assert assumed(fastpipe.pack(source, tmp_path / "val", split="val")) == []
+    assert list(fastpipe.open(tmp_path / "val")["key"]) == ["val.jpg"]
+
+
+@becomes(
     "`train/` of YOLO and `valid/` of COCO",
     "one split, and its form; that the other may have other numbers is said",
     "--classes-from FILE",
