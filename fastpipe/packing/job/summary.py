@@ -200,6 +200,11 @@ def _nothing_packed_error(facts: Facts, tally: Tally) -> PackError:
 
     is_of_field = any(reason.startswith(f"field {name}: ") for name in facts.kinds)
     if is_of_field and not facts.made_by:
+        # What was assumed of the boxes may be wrong, and its option the remedy.
+        for assumption in facts.assumed:
+            name = assumption.text.partition(":")[0].partition(" ")[0]
+            if assumption.option and reason.startswith(f"field {name}: "):
+                text += f". Assumed: {assumption}"
         text += (
             ". If the field is at fault, leave it out (--field names the fields to store), or give "
             "it another kind, such as --field NAME=COLUMN:image or :bytes"

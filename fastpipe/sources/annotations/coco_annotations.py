@@ -17,7 +17,7 @@ from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.annotations.coco_boxes import BoxCheck, BoxCounts
 from fastpipe.sources.annotations.coco_shapes import find_box_around
 from fastpipe.sources.annotations.numbered_names import list_numbered_names
-from fastpipe.sources.annotations.tools.annotated_image import number as parse_number
+from fastpipe.sources.annotations.tools.annotated_image import parse_numbers
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.json_stream import object_entries
 from fastpipe.sources.notes import Notes
@@ -299,10 +299,10 @@ class Annotations:
         # Roboflow writes the numbers as texts.
         for name in _NUMBERS_OF_OBJECTS:
             if name in entry:
-                entry[name] = _parse_numbers(entry[name])
+                entry[name] = parse_numbers(entry[name])
         box = entry.get("bbox")
         segmentation = entry.get("segmentation")
-        self._box_check.add(box, entry.get("area"), image_id)
+        self._box_check.add(box, entry.get("area"), segmentation, image_id)
 
         if box and entry.get("iscrowd"):
             self.crowd_count += 1
@@ -374,18 +374,6 @@ def _image_row(where: str, entry: Entry) -> Row:
             )
             return Row(where, {}, problem, path)
     return Row(where, {}, path=path, size=(width, height))
-
-
-def _parse_numbers(value: Any) -> Any:
-    """Numbers that are written as texts: "12.5" is 12.5, also in a list. Other values stay."""
-    if isinstance(value, list) and str in map(type, value):
-        return [_parse_numbers(part) for part in value]
-    if not isinstance(value, str):
-        return value
-    try:
-        return parse_number(value)
-    except ValueError:
-        return value
 
 
 def _parse_side(value: object) -> object:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import ImageError, PackError, readable
+from fastpipe.sources.annotations.coco_shapes import find_box_around
 from fastpipe.sources.files import SourcePath
 
 _MAX_CHECKED_BOXES = 1000
@@ -42,16 +43,15 @@ class BoxCheck:
     def __init__(self) -> None:
         self._boxes: list[_CheckedBox] = []
         self._share_count = 0
-        # Boxes whose area is that of two corners, or that of a width and a height, and not both.
+        # Boxes whose area or polygon is that of two corners, or of a width and a height.
         self._corner_count = 0
         self._side_count = 0
 
-    def add(self, box: Any, area: Any, image_id: object) -> None:
+    def add(self, box: Any, area: Any, segmentation: Any, image_id: object) -> None:
         """Looks at an annotation.
 
         Args:
-            box: its bbox, as it stands in the file.
-            area: its area, as it stands in the file.
+            box, area, segmentation: as they stand in the file.
             image_id: of its image, which may stand below the annotation in the file.
         """
         if len(self._boxes) == _MAX_CHECKED_BOXES:
@@ -63,16 +63,11 @@ class BoxCheck:
         self._boxes.append(_CheckedBox(box, image_id))
         if 0 < max(box) <= 1:
             self._share_count += 1
-        if _is_number(area) and area > 0:
-            # Third and fourth are width and height (xywh), or right and bottom (xyxy).
-            x, y, third, fourth = box
-            area_as_corners = (third - x) * (fourth - y)
-            area_as_sides = third * fourth
-            tolerance = _AREA_TOLERANCE * area
-            fits_corners = abs(area - area_as_corners) <= tolerance
-            fits_sides = abs(area - area_as_sides) <= tolerance
-            self._corner_count += fits_corners and not fits_sides
-            self._side_count += fits_sides and not fits_corners
+        form = _find_form_by_polygons(box, segmentation) or _find_form_by_area(
+            box, area
+        )
+        self._corner_count += form == "corners"
+        self._side_count += form == "sides"
 
     def raise_if_not_coco(
         self, path: SourcePath, sizes: Mapping[Any, tuple[int, int]]
@@ -93,7 +88,8 @@ class BoxCheck:
         min_count = _MIN_CORNER_SHARE * box_count
         if self._corner_count > min_count and not self._side_count:
             raise PackError(
-                f"{boxes} looks like {_CORNERS}, because the area is that of these corners; "
+                f"{boxes} looks like {_CORNERS}, because the area or the polygon is that of these "
+                f"corners; "
                 f"{expected}"
             )
         if self._share_count == box_count:
@@ -152,6 +148,43 @@ class BoxCheck:
             if not is_ordered or not is_inside:
                 return False
         return True
+
+
+def _find_form_by_polygons(box: Sequence[float], segmentation: Any) -> str:
+    """The form, "corners" or "sides", in which a box is that around its polygons; "" if unclear."""
+    if not isinstance(segmentation, list) or not segmentation:
+        return ""
+    try:
+        around = find_box_around(segmentation)
+    except ImageError:
+        return ""
+    x, y, third, fourth = box
+    fits_corners = _are_near(around, (x, y, third, fourth))
+    fits_sides = _are_near(around, (x, y, x + third, y + fourth))
+    return _choose_form(fits_corners, fits_sides)
+
+
+def _find_form_by_area(box: Sequence[float], area: Any) -> str:
+    """The form, "corners" or "sides", in which a box has this area; "" if unclear."""
+    if not _is_number(area) or area <= 0:
+        return ""
+    # Third and fourth are width and height (xywh), or right and bottom (xyxy).
+    x, y, third, fourth = box
+    tolerance = _AREA_TOLERANCE * area
+    fits_corners = abs(area - (third - x) * (fourth - y)) <= tolerance
+    fits_sides = abs(area - third * fourth) <= tolerance
+    return _choose_form(fits_corners, fits_sides)
+
+
+def _choose_form(fits_corners: bool, fits_sides: bool) -> str:
+    if fits_corners == fits_sides:
+        return ""
+    return "corners" if fits_corners else "sides"
+
+
+def _are_near(first: Sequence[float], second: Sequence[float]) -> bool:
+    pairs = zip(first, second, strict=True)
+    return all(abs(number - other) <= _EDGE_PIXELS for number, other in pairs)
 
 
 def _is_number(value: object) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError
 from fastpipe.sources.annotations.box_shares import ShareCheck, cut_shares
+from fastpipe.sources.annotations.tools.annotated_image import parse_numbers
 from fastpipe.sources.listing import Assumption, SourceField
 
 # Names of the classes beside "bbox". The first one that an object has counts.
@@ -33,7 +34,9 @@ CATEGORIES = (
 def read_box_lists(value: object) -> Mapping[str, Any] | None:
     """An object of lists, also from a list of objects; None if the value has no boxes."""
     if isinstance(value, Mapping):
-        return value if "bbox" in value else None
+        if "bbox" not in value:
+            return None
+        return {**value, "bbox": _with_numbers(value["bbox"])}
     if not isinstance(value, list) or not value:
         return None
     for box in value:
@@ -43,7 +46,15 @@ def read_box_lists(value: object) -> Mapping[str, Any] | None:
     lists: dict[str, list[Any]] = {}
     for name in value[0]:
         lists[name] = [box.get(name) for box in value]
+    lists["bbox"] = _with_numbers(lists["bbox"])
     return lists
+
+
+def _with_numbers(boxes: Any) -> Any:
+    """Boxes whose numbers may be texts, with numbers."""
+    if not isinstance(boxes, list):
+        return boxes
+    return [parse_numbers(box) for box in boxes]
 
 
 def _categories_in(lists: Mapping[str, Any]) -> Any:

@@ -177,8 +177,27 @@ def test_area_of_most_boxes(tmp_path: Path) -> None:
     for at, note in enumerate(what["annotations"]):
         note |= {"bbox": [3, 4, 13 + at, 10], "area": (10 + at) * 6.0}
     what["annotations"][1]["area"] = 0  # says nothing
-    with pytest.raises(PackError, match="because the area is that of these corners"):
+    with pytest.raises(PackError, match="because the area or the polygon is that of these corners"):
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+
+
+@becomes("the same, where polygons show it, though `area` is third times fourth number", "refused")
+def test_corners_by_polygons(tmp_path: Path) -> None:
+    what = content(3)
+    for at, note in enumerate(what["annotations"]):
+        right = 10 + at
+        polygon = [2, 3, right, 3, right, 9, 2, 9]
+        note |= {"bbox": [2, 3, right, 9], "segmentation": [polygon], "area": right * 9}
+    with pytest.raises(
+        PackError, match=r"xyxy .* the area or the polygon is that of these corners"
+    ):
+        fastpipe.pack(write(tmp_path / "src", what), tmp_path / "none")
+    for note in what["annotations"]:
+        left, top, right, bottom = note["bbox"]
+        note["bbox"] = [left, top, right - left, bottom - top]
+    fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+    boxes, _ = by_path(tmp_path / "packed", "boxes")["001.jpg"]
+    assert boxes.tolist() == [[2, 3, 11, 9]]
 
 
 @becomes(

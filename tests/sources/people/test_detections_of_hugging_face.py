@@ -173,3 +173,37 @@ def test_corners_in_objects(tmp_path: Path) -> None:
     assert [boxes.tolist() for boxes, _ in by_path(tmp_path / "packed", "boxes").values()] == [
         [[1, 2, 3, 4]]
     ] * 2
+
+
+@becomes("the same with the numbers of boxes as texts", "the same as numbers")
+def test_numbers_of_boxes_as_texts(tmp_path: Path) -> None:
+    photos(tmp_path / "src", "a.jpg")
+    value = {"bbox": [["1.5", "2", "3", "4"]], "categories": ["cat"]}
+    row = {"file_name": "a.jpg", "objects": value}
+    (tmp_path / "src/metadata.jsonl").write_text(json.dumps(row))
+    fastpipe.pack(tmp_path / "src", tmp_path / "packed", fields=["boxes=objects:boxes"])
+    ((boxes, _),) = by_path(tmp_path / "packed", "boxes").values()
+    assert boxes.tolist() == [[1.5, 2, 4.5, 6]]
+
+
+@becomes(
+    "a table or JSONL whose boxes are corners, and all end outside of their images as x, y, width, "
+    "height",
+    "refused; what was assumed of the boxes is named, with the option",
+    "--box-format xyxy",
+)
+def test_corners_that_end_outside(tmp_path: Path) -> None:
+    photos(tmp_path / "src", "a.jpg", "b.jpg")
+    text = 'image_id,bbox,label\na,"[20, 15, 38, 28]",cat\nb,"[21, 16, 39, 29]",cat\n'
+    table = tmp_path / "src/boxes.csv"
+    table.write_text(text)
+    with pytest.raises(
+        PackError,
+        match=r"Assumed: boxes \(bbox\): left, top, width, height, .* \(--box-format xyxy or cxcywh\)",
+    ):
+        fastpipe.pack(table, tmp_path / "none")
+    fastpipe.pack(table, tmp_path / "packed", box_format="xyxy")
+    found = {
+        path: boxes.tolist() for path, (boxes, _) in by_path(tmp_path / "packed", "boxes").items()
+    }
+    assert found == {"a.jpg": [[20, 15, 38, 28]], "b.jpg": [[21, 16, 39, 29]]}

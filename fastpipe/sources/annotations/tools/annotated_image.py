@@ -141,6 +141,18 @@ def number(value: object) -> float:
     return result
 
 
+def parse_numbers(value: Any) -> Any:
+    """Numbers that are written as texts: "12.5" is 12.5, also in a list. Other values stay."""
+    if isinstance(value, list) and str in map(type, value):
+        return [parse_numbers(part) for part in value]
+    if not isinstance(value, str):
+        return value
+    try:
+        return number(value)
+    except ValueError:
+        return value
+
+
 def image_size(width: object, height: object) -> tuple[int, int] | None:
     """Width and height; None if a tool does not write them."""
     try:
