@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fastpipe.dataset.opening import mix as mix
     from fastpipe.dataset.opening import open as open
     from fastpipe.device.augment import Augment as Augment
+    from fastpipe.device.grid_aggregator import GridAggregator as GridAggregator
     from fastpipe.diagnosis import diagnose as diagnose
     from fastpipe.engine.stats import Stats as Stats
     from fastpipe.loading.factory import loader as loader
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from fastpipe.plan.buckets import Buckets as Buckets
     from fastpipe.plan.crops import CenterCrop as CenterCrop
     from fastpipe.plan.crops import FiveCrop as FiveCrop
+    from fastpipe.plan.crops import Grid as Grid
     from fastpipe.plan.crops import Letterbox as Letterbox
     from fastpipe.plan.crops import RandomCrop as RandomCrop
     from fastpipe.plan.crops import RandomResizedCrop as RandomResizedCrop
@@ -81,6 +83,7 @@ __version__ = "0.1.0"
 # Modules -> the public names that they define.
 _NAMES = {
     "device.augment": "Augment",
+    "device.grid_aggregator": "GridAggregator",
     "diagnosis": "diagnose",
     "packing.encode": "encode",
     "engine.stats": "Stats",
@@ -97,7 +100,7 @@ _NAMES = {
     "plan.buckets": "Buckets",
     "plan.maps": "Maps",
     "plan.native": "Native",
-    "plan.crops": "CenterCrop FiveCrop Letterbox RandomCrop RandomResizedCrop Resize TenCrop",
+    "plan.crops": "CenterCrop FiveCrop Grid Letterbox RandomCrop RandomResizedCrop Resize TenCrop",
     "plan.picture_lists": "Images",
     "plan.placed": "Boxes Points",
     "plan.texts": "Text",

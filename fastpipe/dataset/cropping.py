@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 from fastpipe.arrays import Bools, Int64s, Records
-from fastpipe.errors import flag, whole
+from fastpipe.errors import ConfigError, flag, whole
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops, names_of_rows, plan_crops
 from fastpipe.plan.crop_options import parse_crop, parse_flip_probability
-from fastpipe.plan.crops import TenCrop, parse_size
+from fastpipe.plan.crops import Grid, TenCrop, parse_size
 from fastpipe.plan.draws import Stream, key, uniform
 
 _NO_EPOCH = -1
@@ -58,6 +58,11 @@ class Cropping:
     ) -> None:
         self.size = parse_size(size)
         self.crop = parse_crop(crop, self.size, train=train)
+        if isinstance(self.crop, Grid):
+            raise ConfigError(
+                "crop: Grid gives as many patches as an image has room for; pass it to "
+                "fastpipe.loader(..., crop=fastpipe.Grid())"
+            )
         self._flip = parse_flip_probability(hflip, train=train)
         self._seed = whole("seed", seed, least=0, most=2**64 - 1)
         # Whether pictures are never decoded at a reduced size.

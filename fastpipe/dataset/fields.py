@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # Entries that all samples have, whatever the dataset.
 SAMPLE_FIELDS = ("image", "label", "id", "key", "source")
 # Entries of a batch that say how images became rows; see `_add_crops`.
-CROP_FIELDS = ("crop_box", "mirrored", "original_size")
+CROP_FIELDS = ("crop_box", "mirrored", "original_size", "patch")
 # The kinds of fields that may have texts.
 _TEXT_KINDS = ("text", "json")
 # The options of the other kinds of fields that have any.
@@ -408,6 +408,8 @@ class FieldReader:
             sides = [plan.records["height"], plan.records["width"]]
             sizes = np.stack(sides, axis=1)
             values.arrays["original_size"] = sizes.astype(np.int64)
+        if "patch" in self._crop_fields and plan.crops.patches is not None:
+            values.arrays["patch"] = plan.crops.patches
         rows_per_sample = plan.rows_per_sample
         for number, view in enumerate(plan.views):
             crop_boxes = view.crops.boxes

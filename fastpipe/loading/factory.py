@@ -26,6 +26,7 @@ from fastpipe.loading import notices
 from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.classes import warn_of_other_classes
+from fastpipe.loading.grid_patches import sampling_of_grid
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import (
     View,
@@ -49,7 +50,7 @@ from fastpipe.plan.crop_options import (
     parse_flip_probability,
     parse_whole_images,
 )
-from fastpipe.plan.crops import Crop
+from fastpipe.plan.crops import Crop, Grid
 from fastpipe.plan.epoch import check_image_sizes
 from fastpipe.plan.maps import Maps
 from fastpipe.plan.native import Native, WholeImages
@@ -287,6 +288,14 @@ def loader(
     if not with_images and any(augment is not None for augment in augments):
         raise conflict_error("augment + fields without images")
     sampling = parse_sampler(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
+    if isinstance(recipe.crop, Grid):
+        order_options = {
+            "sampler": sampler,
+            "epoch_size": epoch_size,
+            "partition": partition,
+            "on_error": on_error,
+        }
+        sampling = sampling_of_grid(recipe, order_options)
     check_together(dataset, recipe, augments, form, labelled=sampling.labelled)
     if sampling.ordered and shuffle:
         raise conflict_error("shuffle + ordered sampler", type(sampler).__name__)

@@ -25,7 +25,7 @@ from fastpipe.loading.state import make_state, parse_order, parse_position
 from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import parse_crop
-from fastpipe.plan.crops import parse_size
+from fastpipe.plan.crops import Grid, parse_size
 from fastpipe.plan.epoch import check_image_sizes
 from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
@@ -208,6 +208,8 @@ class Loader(DataLoaderAttributes):
         recipe = self.recipe
         if isinstance(recipe.crop, WholeImages):
             raise conflict_error("whole images + other sizes", f"set_size({size!r})")
+        if isinstance(recipe.crop, Grid):
+            raise conflict_error("grid + other crops", f"set_size({size!r})")
         if recipe.sizes is not None:
             source = "a function, size=" if recipe.sizes.schedule else "size_choices="
             raise ConfigError(

@@ -11,7 +11,6 @@ import torch
 from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import (
-    CROP_FIELDS,
     MIXING_FIELDS,
     SAMPLE_FIELDS,
     FieldReader,
@@ -31,7 +30,7 @@ from fastpipe.plan.crop_options import (
     parse_crop,
     parse_flip_probability,
 )
-from fastpipe.plan.crops import Crop, FiveCrop, TenCrop, parse_size
+from fastpipe.plan.crops import Crop, FiveCrop, Grid, TenCrop, parse_size
 from fastpipe.plan.maps import Maps
 from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
@@ -129,6 +128,8 @@ def _crop_of_view(
         crop = parse_crop(own_crop, size or recipe.size, train=train)
     if crop.rows > 1:
         raise conflict_error("views + several crops", type(crop).__name__)
+    if isinstance(crop, Grid):
+        raise conflict_error("grid + other crops", repr(view))
     return crop
 
 
@@ -178,12 +179,21 @@ def make_field_reader(
         return None
     first = augments[0]
     # Fields that the loader itself has, whatever the dataset.
-    loader_fields: tuple[str, ...] = (*SAMPLE_FIELDS, "valid", "epoch", *CROP_FIELDS)
+    loader_fields: tuple[str, ...] = (
+        *SAMPLE_FIELDS,
+        "valid",
+        "epoch",
+        "crop_box",
+        "mirrored",
+        "original_size",
+    )
     pads = isinstance(recipe.crop, Buckets) and recipe.crop.pads
     if pads:
         loader_fields += ("image_size", "pixel_mask")
     elif isinstance(recipe.crop, Native):
         loader_fields += ("image_size",)
+    elif isinstance(recipe.crop, Grid):
+        loader_fields += ("patch",)
     if first is not None and first.mixers:
         loader_fields += MIXING_FIELDS
     chosen = parse_fields(data, fields, own=loader_fields)
@@ -213,6 +223,8 @@ def make_field_reader(
                 directions.append(field.name)
     if pads and "images" in kinds.values():
         raise conflict_error("buckets + lists of pictures")
+    if isinstance(recipe.crop, Grid) and "images" in kinds.values():
+        raise conflict_error("grid + other crops", "a field of kind images")
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
             if directions and augment.moving_parts:

@@ -24,6 +24,7 @@ from fastpipe.plan.crops import (
     CenterCrop,
     Crop,
     FiveCrop,
+    Grid,
     Letterbox,
     RandomCrop,
     RandomResizedCrop,
@@ -68,6 +69,8 @@ class Crops:
     image_sizes: Int64s | None = None
     # (n, 2) height and width of each row, if they have sizes of their own; `size` is then (1, 1).
     row_sizes: Int64s | None = None
+    # (n, 2) the number of each patch of a Grid in its image, and how many patches the image has.
+    patches: Int64s | None = None
 
     def size_of_row(self, row: int) -> Size:
         """(height, width) of a row."""
@@ -101,6 +104,7 @@ class Crops:
             mirrored=None if self.mirrored is None else self.mirrored[rows],
             image_sizes=None if self.image_sizes is None else self.image_sizes[rows],
             row_sizes=None if self.row_sizes is None else self.row_sizes[rows],
+            patches=None if self.patches is None else self.patches[rows],
         )
 
 
@@ -114,6 +118,7 @@ def plan_crops(
     epoch: int,
     samples: Int64s,
     flips: Bools | None = None,
+    patches: Int64s | None = None,
     name: Callable[[int], str] = lambda image: f"picture {image} of these",
 ) -> Crops:
     """Plans the crops of n images: crop.rows for each, one image after the other.
@@ -124,6 +129,7 @@ def plan_crops(
         widths, heights: (n,) of the images, at least 1.
         seed, epoch, samples: names of the draws; samples is (n,).
         flips: (n,) which images are mirrored; needed by Buckets.
+        patches: (n, 2) of Crops; needed by Grid.
         name: position of an image -> its name, for the error.
 
     Raises:
@@ -165,6 +171,12 @@ def plan_crops(
             crops = _crops_of_canvas(crop, size, canvas, left_top)
             heights_and_widths = canvas.resized[:, ::-1]
             return replace(crops, image_sizes=heights_and_widths.copy())
+        case Grid():
+            assert patches is not None
+            canvas = canvas_of(crop, size, widths, heights)
+            left_top = crop.left_tops(patches[:, 0], canvas.pictures, size)
+            crops = _crops_of_canvas(crop, size, canvas, left_top)
+            return replace(crops, patches=patches)
         case Native():
             pictures = np.stack([widths, heights], axis=1)
             crops = crops_at(_whole_images(pictures), crop, size)
@@ -302,6 +314,8 @@ def canvas_of(
                 # As torchvision does: the whole of the missing size on each side.
                 before = before + missing
                 after = after + missing
+        case Grid():
+            after = np.maximum(output - pictures, 0)
         case RandomResizedCrop() | Resize() | Native():  # cut out of the image as it is
             pass
         case _:

@@ -7,6 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any, Self
 
+import numpy as np
+
+from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.errors import ConfigError, choice, flag, pair, whole
 
@@ -403,6 +406,73 @@ class TenCrop(FiveCrop):
         return 10
 
 
+@dataclass(frozen=True, kw_only=True)
+class Grid(PaddedCrop):
+    """All patches of each image, from left to right and from top to bottom, for large images and
+    sliding windows: fastpipe.loader(data, batch_size, size=512, crop=Grid(stride=384), train=False).
+
+    Each row of a batch is a patch of `size`, and `batch_size` counts patches. Patches begin every
+    `stride` pixels. The last ones of a row or column are moved back so that they end at the image's
+    edge: all pixels are covered, and none comes from outside. Only an image that is smaller than a
+    patch is padded, at the right and below. Patches of one image follow one another, with
+    shuffle=True in random order. Of each patch only the tiles that it touches are decoded.
+
+    "patch" in fields= has the number of each patch in its image and how many the image has, (N, 2)
+    int64; "id" says which image, "crop_box" where in it. `fastpipe.GridAggregator` puts outputs of
+    a model together again.
+
+    Args:
+        stride: pixels from one patch to the next: a number, or (vertical, horizontal). None: the
+            size of a patch, so that patches do not overlap.
+        fill, padding_mode: see RandomCrop.
+        mask_fill: see RandomResizedCrop.
+
+    Example:
+        >>> crop = fastpipe.Grid(stride=12)
+        >>> loader = fastpipe.loader("data/val", batch_size=8, size=16, crop=crop, train=False)
+        >>> next(iter(loader)).images.shape
+        torch.Size([8, 3, 16, 16])
+    """
+
+    stride: int | Size | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stride is not None:
+            parse_size(self.stride, "stride")
+
+    def steps(self, size: Size) -> Size:
+        """(vertical, horizontal) pixels between patches of `size`, (height, width).
+
+        Raises ConfigError if pixels between patches would be left out.
+        """
+        if self.stride is None:
+            return size
+        vertical, horizontal = parse_size(self.stride, "stride")
+        if vertical > size[0] or horizontal > size[1]:
+            raise ConfigError(
+                f"Grid: stride={self.stride!r} is larger than the patches, size={size}: pixels "
+                "between them would be left out; pass a smaller stride"
+            )
+        return vertical, horizontal
+
+    def counts(self, pictures: Int64s, size: Size) -> Int64s:
+        """(n, 2) columns and rows of patches of each image, (n, 2) widths and heights."""
+        steps = self.steps(size)[::-1]
+        room = np.maximum(pictures - size[::-1], 0)
+        counts: Int64s = 1 + -(-room // steps)  # rounded up
+        return counts
+
+    def left_tops(self, patches: Int64s, pictures: Int64s, size: Size) -> Int64s:
+        """(n, 2) x and y of the patches with these numbers, (n,), one of each image, (n, 2)."""
+        steps = self.steps(size)[::-1]
+        columns = self.counts(pictures, size)[:, 0]
+        places = np.stack([patches % columns, patches // columns], axis=1)
+        room = np.maximum(pictures - size[::-1], 0)
+        left_tops: Int64s = np.minimum(places * steps, room)
+        return left_tops
+
+
 Crop = (
     RandomResizedCrop
     | RandomCrop
@@ -411,6 +481,7 @@ Crop = (
     | Letterbox
     | FiveCrop
     | TenCrop
+    | Grid
 )
 
 

@@ -34,11 +34,12 @@ from fastpipe.plan.crop_boxes import (
     plan_crops,
     random_resized,
 )
-from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, RandomCrop, RandomResizedCrop
+from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, Grid, RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Stream, bits, key, keys, uniform, up_to
 from fastpipe.plan.grouping import Grouping
 from fastpipe.plan.order import Ids, OrderRows, Passes
 from fastpipe.plan.partition import Partition, Span
+from fastpipe.plan.picks import GridPatches
 from fastpipe.plan.recipe import Recipe, Size, partition_of
 
 _MAX_SAMPLES_CHECKED = 1 << 21  # takes 0.6 s
@@ -309,7 +310,7 @@ class EpochPlan:
         """
         crop = self.recipe.crop
         if isinstance(crop, Buckets):
-            pictures = _picture_sizes(self._content, ids)
+            pictures = picture_sizes(self._content, ids)
             size = crop.shape(crop.row_sizes(pictures))
         else:
             size = self._size_of(number)
@@ -378,6 +379,9 @@ class EpochPlan:
         seeds = [view.seed for view in views]
         flip_keys = keys(seeds, self.epoch, Stream.FLIP)
         flip_draws = uniform(flip_keys[:, None], names)  # (views, n)
+        patches = None
+        if isinstance(self.recipe.crop, Grid):
+            patches = self._patches_of(names)
         # (n, 4) boxes for each view with a random-resized crop, in the order of the views.
         random_boxes = self._draw_random_resized(widths, heights, names)
 
@@ -397,6 +401,7 @@ class EpochPlan:
                     epoch=self.epoch,
                     samples=names,
                     flips=flips,
+                    patches=patches,
                     name=lambda position: content.index.name_of(int(samples[position])),
                 )
             if crops.mirrored is not None:
@@ -411,6 +416,14 @@ class EpochPlan:
         if len(plans) == 1:
             return plans[0]
         return replace(plans[0], other_views=tuple(plans[1:]))
+
+    def _patches_of(self, names: Int64s) -> Int64s:
+        """(n, 2) the patches of a Grid, by the names of their draws; see Crops."""
+        recipe = self.recipe
+        (pick,) = recipe.picks
+        assert isinstance(pick, GridPatches)
+        # The name of a patch is its place, and the number of its pass: see `_names`.
+        return pick.patches(names % pick.rows(self.epoch))
 
     def _draw_random_resized(
         self, widths: Int64s, heights: Int64s, names: Int64s
@@ -443,7 +456,7 @@ def _grouping_of(
 
     def pictures(sequence: int, start: int, stop: int) -> Int64s:
         ids = orders[sequence].take(start, stop).ids
-        pictures = _picture_sizes(content, ids)
+        pictures = picture_sizes(content, ids)
         check_covered(buckets, pictures, partial(_name_of, content, ids))
         return pictures
 
@@ -515,7 +528,7 @@ def _ids_of(recipe: Recipe, epoch: int, share: int, number: int) -> Ids:
     return pick_ids
 
 
-def _picture_sizes(content: Content, ids: Int64s) -> Int64s:
+def picture_sizes(content: Content, ids: Int64s) -> Int64s:
     """(n, 2) widths and heights of the images of samples."""
     records = content.index.records_of(content.numbers(ids))
     widths, heights = _sides(records)

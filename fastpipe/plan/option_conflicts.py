@@ -77,6 +77,25 @@ CONFLICTS = {
         "give all views the same mixup=, cutmix=, label_smoothing=, num_classes= and mixing "
         "modules",
     ),
+    "grid + order": Conflict(
+        "`crop=fastpipe.Grid()`",
+        "`sampler=`, `epoch_size=`, `partition=`, mixtures",
+        "an epoch has each patch of each image once",
+        "leave them out, or pass crop=fastpipe.RandomCrop(count=)",
+    ),
+    "grid + other crops": Conflict(
+        "`crop=fastpipe.Grid()`",
+        "`views=`, `size_choices=`, `loader.set_size`, a function as `size=`, and lists of pictures in "
+        "`fields=`",
+        "how many patches an image has follows from one size",
+        "leave them out, or pass crop=fastpipe.RandomCrop(count=)",
+    ),
+    "grid + replace": Conflict(
+        "`crop=fastpipe.Grid()`",
+        '`on_error="replace"`',
+        "no patch of another image could take the place of a patch",
+        "leave it out, or leave the damaged samples out with data.select",
+    ),
     "views + several crops": Conflict(
         "`views=`",
         "`crop=` FiveCrop, TenCrop or RandomCrop(count=)",

@@ -181,6 +181,36 @@ class Listed(Pick):
         return self._kept_numbers_of(epoch).__getitem__
 
 
+class GridPatches(Pick):
+    """The patches of all images, one behind the other.
+
+    Args:
+        counts: (n,) patches of each image, in the reading order.
+    """
+
+    def __init__(self, counts: Int64s) -> None:
+        self._counts = counts
+        self._ends = np.cumsum(counts)
+
+    def rows(self, epoch: int) -> int:
+        return int(self._ends[-1])
+
+    def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
+        return self._images_of
+
+    def _images_of(self, places: Int64s) -> Int64s:
+        return np.searchsorted(self._ends, places, side="right")
+
+    def patches(self, places: Int64s) -> Int64s:
+        """(n, 2) the number of the patch at each place, counted in its image, and how many the image
+        has.
+        """
+        images = self._images_of(places)
+        counts = self._counts[images]
+        begins = self._ends[images] - counts
+        return np.stack([places - begins, counts], axis=1)
+
+
 class ByClass(Pick):
     """P classes in each global batch, and K samples of each, one class behind the other.
 

@@ -38,6 +38,7 @@ GUIDES = [
     "from-huggingface",
     "from-torchvision",
     "from-webdataset",
+    "large-images",
     "latents",
     "multi-label",
     "notebooks",

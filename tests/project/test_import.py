@@ -24,6 +24,8 @@ PUBLIC = {
     "EngineError",
     "FastpipeError",
     "FiveCrop",
+    "Grid",
+    "GridAggregator",
     "ImageError",
     "Images",
     "Maps",
