@@ -306,7 +306,14 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         rest = self._choose(np.flatnonzero(~is_inside), "fold")
         part = self._choose(np.flatnonzero(is_inside), "fold")
         name = f"fold({fold}, of={num_parts}) of {self.path}"
-        warn_of_missing_classes(self, part, rest, name, stratified=stratify is not None)
+        warn_of_missing_classes(
+            self,
+            part,
+            rest,
+            name,
+            stratified=stratify is not None,
+            grouped=groups is not None,
+        )
         # A fold of a fold needs another hash: by the same one, the part would not be divided again.
         next_level = level + 1
         return rest._with(fold_level=next_level), part._with(fold_level=next_level)

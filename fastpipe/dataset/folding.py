@@ -73,19 +73,22 @@ def warn_of_missing_classes(
     fold: str,
     *,
     stratified: bool,
+    grouped: bool,
 ) -> None:
-    """Logs which classes of a dataset one of two parts of it lacks. `fold` names the fold."""
+    """Logs which classes of a dataset one of two parts of it lacks. `fold` names the fold.
+
+    `stratified` and `grouped`: the fold has `stratify` and `groups`.
+    """
     if not data.classes:
         return
-    remedy = 'fold(..., stratify="label") divides each class'
-    if stratified:
-        remedy = "they have fewer samples or groups than there are parts"
     for name, side in (("the part", part), ("the rest", rest)):
         missing = []
+        largest = 0  # samples in a class that is missing
         counts = zip(data.classes, data.class_counts, side.class_counts, strict=True)
         for class_name, count, side_count in counts:
             if count and not side_count:
                 missing.append(f"{class_name!r} ({format_count(count, 'sample')})")
+                largest = max(largest, count)
         if missing:
             _LOG.warning(
                 "%s: %s has no sample of %s: %s; %s",
@@ -93,8 +96,22 @@ def warn_of_missing_classes(
                 name,
                 format_count(len(missing), "class"),
                 first_names(missing, _MAX_CLASSES_SHOWN),
-                remedy,
+                _missing_remedy(largest, stratified=stratified, grouped=grouped),
             )
+
+
+def _missing_remedy(largest: int, *, stratified: bool, grouped: bool) -> str:
+    """What helps if classes are missing, the largest of which has so many samples."""
+    if largest == 1:
+        return "a class with one sample cannot be in both"
+    if stratified:
+        return "they have fewer samples or groups than there are parts"
+    if grouped:
+        return (
+            'fold(..., stratify="label", groups=...) divides the classes, and keeps each group '
+            "in one part"
+        )
+    return 'fold(..., stratify="label") divides each class that has several samples'
 
 
 def _parts_by_draw(draws: Float64s, count: int) -> Int64s:

@@ -119,23 +119,46 @@ def test_missing_classes_are_told(data: fastpipe.Dataset, caplog: pytest.LogCapt
     only_one = np.full(FLAT_IMAGES, 1)
     only_one[3] = 0
     small = data.with_labels(only_one, classes=["rare", "usual", "never"])
-    told = []
     for stratify in (None, "label"):
         caplog.clear()
         for number in range(OF):
             small.fold(number, of=OF, stratify=stratify)
-        told.append([record.getMessage() for record in caplog.records])
-        assert len(told[-1]) == OF
-        assert (
-            sum("the rest has no sample of 1 class: 'rare' (1 sample)" in text for text in told[-1])
-            == 1
-        )
-        assert (
-            sum("the part has no sample of 1 class: 'rare' (1 sample)" in text for text in told[-1])
-            == OF - 1
-        )
-    assert all('stratify="label"' in text for text in told[0])
-    assert all("fewer samples or groups than there are parts" in text for text in told[1])
+        texts = [record.getMessage() for record in caplog.records]
+        assert len(texts) == OF
+        rest = "the rest has no sample of 1 class: 'rare' (1 sample)"
+        part = "the part has no sample of 1 class: 'rare' (1 sample)"
+        assert sum(rest in text for text in texts) == 1
+        assert sum(part in text for text in texts) == OF - 1
+        assert all(text.endswith("a class with one sample cannot be in both") for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({}, 'fold(..., stratify="label") divides each class that has several samples'),
+        (
+            {"groups": np.arange(FLAT_IMAGES)},
+            'fold(..., stratify="label", groups=...) divides the classes, and keeps each group in '
+            "one part",
+        ),
+        ({"stratify": "label"}, "they have fewer samples or groups than there are parts"),
+    ],
+)
+def test_what_helps_against_missing_classes(
+    data: fastpipe.Dataset,
+    caplog: pytest.LogCaptureFixture,
+    options: dict[str, Any],
+    remedy: str,
+) -> None:
+    two = np.full(FLAT_IMAGES, 1)
+    two[3:5] = 0
+    small = data.with_labels(two, classes=["rare", "usual"])
+    for number in range(OF):
+        small.fold(number, of=OF, **options)
+    assert len(caplog.records) >= OF - 2
+    for record in caplog.records:
+        assert "'rare' (2 samples)" in record.getMessage()
+        assert record.getMessage().endswith(remedy)
 
 
 @pytest.mark.parametrize(
