@@ -117,8 +117,7 @@ def warn_of_evaluation(
 
     `is_ordered`: the user has passed shuffle=False, and no crop.
     """
-    name = str(data.path).rstrip("/").rpartition("/")[2]
-    if train and is_for_evaluation(name) and f"train {data.path}" not in _warned:
+    if train and _is_for_evaluation(data) and f"train {data.path}" not in _warned:
         _warned.add(f"train {data.path}")
         _LOG.warning(
             f"{data.path} is read as for training: random crops, mirrored, full batches only. "
@@ -141,6 +140,18 @@ def warn_of_evaluation(
                 "images than those of the dataset. To normalise them alone: "
                 "augment=fastpipe.Augment.imagenet()"
             )
+
+
+def _is_for_evaluation(data: Dataset) -> bool:
+    """Whether a dataset, or each of those that are joined in it, is called val, test or the like.
+
+    Who joins such a dataset with others trains on it on purpose.
+    """
+    for stored in data.stored:
+        name = str(stored.index.path).rstrip("/").rpartition("/")[2]
+        if not is_for_evaluation(name):
+            return False
+    return True
 
 
 def _draws(stage: Operation) -> bool:

@@ -80,6 +80,17 @@ def test_data_for_evaluation_that_are_read_as_for_training(
     assert "fastpipe.loader(..., train=False)" in log.text
 
 
+def test_data_for_evaluation_that_are_joined_with_others(
+    flat: Path, tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    val, test = (shutil.copytree(flat, tmp_path / name) for name in ("val", "test"))
+    loader_of(fastpipe.concat(flat, val)).close()
+    loader_of(fastpipe.mix({val: 0.5, flat: 0.5})).close()
+    assert log.text == ""
+    loader_of(fastpipe.concat(val, test)).close()
+    assert "is read as for training: random crops" in log.text
+
+
 def test_other_data_are_read_without_a_word(flat: Path, log: pytest.LogCaptureFixture) -> None:
     loader_of(flat, augment=fastpipe.Augment.randaugment()).close()
     loader_of(flat, train=False, augment=fastpipe.Augment.imagenet()).close()
