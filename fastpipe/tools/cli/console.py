@@ -24,12 +24,17 @@ from fastpipe.store.remote.options import place_of
 from fastpipe.tools.cli.interrupts import raise_at_ctrl_c
 from fastpipe.tools.show.sheet_mark import may_replace
 
+# Of tables in a file or a pipe: wider than any, so that no command in them is broken.
+_FILE_WIDTH = 10_000
+
 
 def _new_console(*, stderr: bool = False) -> Console:
     console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     # A terminal would break long lines in the middle of a word, so rich breaks them at words.
-    # A file or a pipe gets a line as one line, which grep finds.
+    # A file or a pipe gets a line as one line, which grep finds, and a row of a table, too.
     console.soft_wrap = not console.is_terminal
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _FILE_WIDTH
     return console
 
 

@@ -296,3 +296,11 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, flat: Path, tmp_path: Path
     assert "is not a packed dataset, and it is empty" in failed(1, "doctor", tmp_path)
     for option in ("--batches", "--seconds", "--stall-timeout"):
         assert f"{option} needs --train-script COMMAND" in failed(2, "doctor", option, "5")
+
+
+def test_a_row_of_the_table_is_one_line_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is broken in its middle cannot be copied."""
+    advice = "set it before Python starts: " + "A=1 " * 40 + "OPENCV_FOR_THREADS_NUM=1"
+    check = Check("threads", "found " * 40, Verdict.NOTE, advice)
+    monkeypatch.setattr("fastpipe.tools.doctor.examine", lambda data: [check])
+    assert advice in fp("doctor").stdout
