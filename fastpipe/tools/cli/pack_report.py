@@ -13,11 +13,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from fastpipe.dataset.format.fields import RESERVED
 from fastpipe.errors import first_names, format_count, readable
 from fastpipe.machine.progress import show_progress
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.summary import Summary
+from fastpipe.packing.shard.entry import Tally
 from fastpipe.sources.files import is_left_behind, stray_images
 from fastpipe.sources.listing import Assumption
 from fastpipe.tools.cli.console import out, print_indented
@@ -28,6 +30,7 @@ from fastpipe.tools.show.inspection import BoxCounts
 _SPEED_OVER_S = 5.0
 _MAX_REJECTED = 5
 _MAX_NAMES = 8
+_FRAME_WIDTH = 120  # characters; a file has no width of its own
 
 
 class _TimedProgress(NamedTuple):
@@ -124,8 +127,7 @@ def pack_table(
     table.add_row("shards", f"{num_shards:,}, {shard_bytes:,} bytes")
     source_bytes = summary.tally.source_bytes
     if source_bytes:
-        share = shard_bytes / source_bytes
-        table.add_row("size", f"{share:.1%} of the source's {source_bytes:,} bytes")
+        table.add_row("size", _describe_size(summary.tally, shard_bytes, fields))
         files_per_s = summary.files / max(summary.seconds, 1e-9)
         table.add_row("time", f"{summary.seconds:.1f} s, {files_per_s:,.0f} files/s")
     if summary.uploaded_bytes:
@@ -133,7 +135,7 @@ def pack_table(
     if fields:
         kinds = []
         for name, field in fields.items():
-            kinds.append(f"{name} ({field['kind']})")
+            kinds.append(_describe_field(name, field["kind"]))
         table.add_row("fields", ", ".join(kinds))
     for name, box_counts in (boxes or {}).items():
         table.add_row(name, describe_boxes(box_counts, num_samples))
@@ -158,6 +160,29 @@ def pack_table(
         table.add_row("empty classes", _list_names(empty_classes))
     _add_left_out(table, summary, is_folder=is_folder)
     return table
+
+
+def _describe_field(name: str, kind: str) -> str:
+    """A field and its kind, and why a column called `id` has become the field `id_`."""
+    column = name.removesuffix("_")
+    if column != name and column in RESERVED:
+        return f"{name} ({kind}; the name {column!r} means something else in a loader)"
+    return f"{name} ({kind})"
+
+
+def _describe_size(tally: Tally, shard_bytes: int, fields: Mapping[str, Any]) -> str:
+    """The size of images and shards beside that of the source's images.
+
+    The files of fields do not count as the source's: many of them have no size of their own, such
+    as columns of a table.
+    """
+    source = f"the source's {tally.source_bytes:,} bytes"
+    share = shard_bytes / tally.source_bytes
+    beside = "tars and fields" if fields else "tars"
+    if not tally.packed_bytes:
+        return f"{share:.1%} of {source}, with {beside}"
+    images_share = tally.packed_bytes / tally.source_bytes
+    return f"images {images_share:.1%} of {source}; with {beside} {share:.1%}"
 
 
 def _add_changed_pictures(
@@ -268,7 +293,7 @@ def print_assumed(assumed: Sequence[Assumption]) -> None:
         expand=False,
     )
     # With soft wrap the frame would cut long lines off, with the options in them.
-    out.print(frame, soft_wrap=False)
+    out.print(frame, soft_wrap=False, width=min(out.width, _FRAME_WIDTH))
 
 
 def _by_reason(counts: Mapping[str, int]) -> str:

@@ -33,7 +33,7 @@ def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
     text = succeeded("pack", source, tmp_path / "packed")
     assert re.search(r"packed +24 of 25 files, 4 classes *\n", text)
     assert re.search(r"shards +1, [\d,]+ bytes *\n", text)
-    assert re.search(r"size +\d+\.\d% of the source's [\d,]+ bytes", text)
+    assert re.search(r"size +images \d+\.\d% of the source's [\d,]+ bytes; with tars \d", text)
     assert re.search(r"empty classes +dog *\n", text)
     assert re.search(r"not packed +1 file: README *\n", text)
     assert "rejected  1 file, listed in" in text
@@ -89,12 +89,36 @@ def test_the_size_in_the_table_is_that_of_the_shards(source: Path, tmp_path: Pat
     """A share below 100 % beside a size that grew, because only one of them counts the tars' headers, misleads."""
     text = succeeded("pack", source, tmp_path / "packed")
     shards = int(re.search(r"shards +1, ([\d,]+) bytes", text)[1].replace(",", ""))  # type: ignore[index]
-    size = re.search(r"size +([\d.]+)% of the source's ([\d,]+) bytes *\n", text)
+    words = r"images ([\d.]+)% of the source's ([\d,]+) bytes; with tars ([\d.]+)%"
+    size = re.search(rf"size +{words} *\n", text)
     assert size is not None
     before = sum(file.stat().st_size for file in source.rglob("*.jpg"))
     assert int(size[2].replace(",", "")) == before
     assert shards == sum(file.stat().st_size for file in (tmp_path / "packed").glob("*.tar"))
-    assert float(size[1]) == pytest.approx(100 * shards / before, abs=0.05)
+    assert float(size[3]) == pytest.approx(100 * shards / before, abs=0.05)
+    images = fastpipe.open(tmp_path / "packed").index.records["size"].sum()
+    assert float(size[1]) == pytest.approx(100 * images / before, abs=0.05)
+
+
+def test_files_of_fields_do_not_count_as_images(tmp_path: Path) -> None:
+    """A share of 851 % beside arrays, none of which is in the source's bytes, says nothing of the images."""
+    (tmp_path / "photos").mkdir()
+    for number in range(3):
+        Image.new("RGB", (40, 30)).save(tmp_path / "photos" / f"{number}.jpg")
+        np.save(tmp_path / "photos" / f"{number}.npy", np.zeros((200, 200), np.float32))
+    text = succeeded("pack", tmp_path / "photos", tmp_path / "packed", "--field", "latent=npy")
+    size = re.search(r"images ([\d.]+)% of the source's .* with tars and fields ([\d.]+)%", text)
+    assert size is not None
+    assert float(size[1]) < 120
+    assert float(size[2]) > 1000
+
+
+def test_a_field_with_another_name_than_its_column_has_a_reason(tmp_path: Path) -> None:
+    Image.new("RGB", (40, 30)).save(tmp_path / "0.jpg")
+    (tmp_path / "rows.csv").write_text("path,id,size_\n0.jpg,7,8\n")
+    text = succeeded("pack", tmp_path / "rows.csv", tmp_path / "packed")
+    reason = "the name 'id' means something else in a loader"
+    assert re.search(rf"fields +id_ \(int; {reason}\), size_ \(int\) *\n", text)
 
 
 def test_pack_tells_what_was_encoded_anew(source: Path, tmp_path: Path) -> None:
