@@ -235,7 +235,7 @@ def test_webdataset_reads_the_shards(some: Path) -> None:
 def test_the_command_line_knows_them(data: Path, some: Path, tmp_path: Path) -> None:
     text = succeeded("inspect", data, "--sheet", tmp_path / "none.png")
     assert "none: the samples have fields only" in text
-    assert "no sheet: no sample has an image of its own" in text
+    assert "no contact sheet was drawn: no sample has an image of its own" in text
     text = succeeded("inspect", some, "--sheet", tmp_path / "sheet.png")
     assert "8; the other samples have fields only" in text
     assert "8 images drawn" in text

@@ -118,9 +118,9 @@ def _report_computing(
         change = "make whole arrays into tensors (numpy.stack, torch.from_numpy), not lists of numbers"
     else:
         change = (
-            "make this line faster: image.draft() or smaller files for large photos, "
-            "augmentation on the GPU, arrays for lists, no compressed archive that is read "
-            "out of order"
+            "make this line faster. Large photos: image.draft(), or smaller files. Augmentation: on "
+            "the GPU. Lists of numbers: use arrays. A compressed archive (.zip, .tar.gz): unpack "
+            "it before training"
         )
     return Finding(
         code,

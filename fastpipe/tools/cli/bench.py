@@ -89,8 +89,9 @@ def bench(
             )
             if len(index) < _FEW_BATCHES * batch_size:
                 out.print(
-                    f"an epoch has fewer than {_FEW_BATCHES} batches. At the end of an epoch "
-                    "fastpipe stops and DataLoader runs on; here this counts more than in training"
+                    f"an epoch has fewer than {_FEW_BATCHES} batches. Here fastpipe begins an epoch "
+                    "after the other, and DataLoader gets one epoch without an end. So with few "
+                    "batches fastpipe looks slower than it is in training"
                 )
 
         results = compare(

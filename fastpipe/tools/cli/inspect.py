@@ -173,7 +173,8 @@ def inspect(
             show(out, duplicates_table(copies))
         if not inspection.images and not no_sheet:
             out.print(
-                "no sheet: no sample has an image of its own; fastpipe preview draws lists of pictures"
+                "no contact sheet was drawn: no sample has an image of its own. `fastpipe preview` "
+                "draws lists of pictures"
             )
         if picture is not None:
             line = f"{format_count(num_drawn, 'image')} drawn to {picture}"
