@@ -201,8 +201,9 @@ def pack(
             again. With "decode" the dataset has the same samples as torchvision's ImageFolder.
         exif: EXIF orientation: "ignore" leaves images as stored, "apply" rotates them upright, with
             their fields.
-        storage: how JPEGs are stored: as they are ("jpeg"), or as their "coefficients". These have
-            the same pixels, load about twice as fast and take a third more bytes.
+        storage: how JPEGs are stored, both with the same pixels: as JPEGs that are encoded again
+            without loss ("jpeg"), or as their "coefficients", which load about twice as fast and
+            take a third more bytes.
         keep_metadata: keep all metadata of JPEGs, not only the ICC profile.
         background: the colour that transparent images are put on, such as "white", "#ffffff" or
             [255, 255, 255]; None: they keep their alpha, and the summary counts them. A loader of

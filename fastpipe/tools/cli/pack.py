@@ -162,8 +162,9 @@ def pack(
     storage: Annotated[
         Storage,
         typer.Option(
-            help="How JPEGs are stored: as they are (jpeg), or as their coefficients. These have "
-            "the same pixels, load about twice as fast and take a third more bytes.",
+            help="How JPEGs are stored, both with the same pixels: as JPEGs that are encoded again "
+            "without loss (jpeg), or as their coefficients, which load about twice as fast and take "
+            "a third more bytes.",
             rich_help_panel=options.OUTPUT,
         ),
     ] = Storage.JPEG,
