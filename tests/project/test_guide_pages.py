@@ -245,6 +245,43 @@ def test_a_stopped_training_goes_on(workplace: Path) -> None:
     assert names["train"].stats().batches == 2 * (PHOTOS // 4) - 1  # one came before the stop
 
 
+@pytest.mark.parametrize("is_stopping", [True, False])
+def test_ranks_stop_together(workplace: Path, is_stopping: bool) -> None:
+    names = run(DOCS / "how-to" / "spot.md", given())
+    if is_stopping:
+        names["stop"].set()
+    torch.distributed.init_process_group("gloo")
+    try:
+        assert names["should_stop"]() is is_stopping
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_a_break_leaves_the_state_in_its_epoch(workplace: Path) -> None:
+    """As the page on stopping says."""
+    with fastpipe.loader("data/train", 4, size=32) as loader:
+        for epoch in range(3):
+            next(iter(loader))
+            assert loader.state_dict()["epoch"] == epoch
+        loader.set_epoch(epoch + 1)
+        assert loader.state_dict()["epoch"] == 3
+
+
+def test_patches_are_those_of_the_processor(workplace: Path, torchvision: ModuleType) -> None:
+    module = "transformers.models.qwen2_vl.image_processing_pil_qwen2_vl"
+    processing = pytest.importorskip(module)
+    names = run(DOCS / "how-to" / "vision-language.md", given())
+    image = smooth_noise(84, 112, seed=0)  # sides are multiples of 28, so it is not resized
+    picture = torch.from_numpy(np.array(image)).permute(2, 0, 1)
+    patches, grid = names["qwen_patches"](picture)
+    expected = processing.Qwen2VLImageProcessorPil()(image, return_tensors="pt")
+    assert [grid] == expected["image_grid_thw"].tolist()
+    assert torch.equal(patches, expected["pixel_values"])
+    assert sum(text.count("<|image_pad|>") for text in names["texts"]) * 4 == len(
+        names["inputs"]["pixel_values"]
+    )
+
+
 class Detector(torch.nn.Module):
     """Called as torchvision's detectors are: a box in the middle of each image is its answer."""
 
