@@ -123,8 +123,9 @@ TEXT = AnnotationTool(
 )
 _DATA = AnnotationTool(
     "data",
-    "--field latent=npy packs the array of a.npy with a.jpg; list images and other values in a JSONL "
-    "file, or pass samples to fastpipe.Writer",
+    "--field latent=npy packs the array of a.npy with a.jpg, and --field depth=npy:map a map that "
+    "lies on the image and is cropped with it; list images and other values in a JSONL file, or "
+    "pass samples to fastpipe.Writer",
 )
 
 _GROUND_TRUTH_NAME = re.compile(r".*validation_ground_truth\.txt", re.IGNORECASE)
