@@ -176,7 +176,7 @@ def test_the_preview_shows_a_column_a_view(large: Path, tmp_path: Path) -> None:
         ({"views": [View(-1, count=2)]}, "size"),
         (
             {"views": [View(64, crop=fastpipe.FiveCrop()), View(32)]},
-            r"views= does not go with crop= FiveCrop or TenCrop \(FiveCrop\)",
+            r"views= does not go with crop= .* \(FiveCrop\)",
         ),
         ({"views": [View(64, crop="random"), View(32)]}, "fastpipe.RandomResizedCrop"),
         ({"views": [View(64, hflip=3), View(32)]}, "hflip"),

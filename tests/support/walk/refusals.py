@@ -26,7 +26,8 @@ def refusals(model: Model) -> set[str]:
     sized = isinstance(options.get("views"), (list, tuple)) and any(
         view.size is not None for view in options["views"]
     )
-    several = isinstance(model.crop, (fastpipe.FiveCrop, fastpipe.TenCrop))
+    several = model.crop is not None and model.crop.rows > 1
+    five = isinstance(model.crop, fastpipe.FiveCrop)
     augment = options.get("augment")
     whole = model.buckets or model.native
     is_float = model.with_images and model["dtype"] == torch.float32
@@ -69,8 +70,8 @@ def refusals(model: Model) -> set[str]:
         ("size" in options and options["size"] is not None and options.get("size_choices") is not None, "size_choices"),
         (views and several, words("views + several crops")),
         (soft and "augment=" in draw.options.get("views", ""), words("views + different soft labels")),
-        (several and model.train and model["hflip"] is None, words("hflip + FiveCrop")),
-        (several and model.hflip, words("hflip + FiveCrop")),
+        (five and model.train and model["hflip"] is None, words("hflip + FiveCrop")),
+        (five and model.hflip, words("hflip + FiveCrop")),
         (several and soft and _mixes(text), words("mixing + several crops")),
         ("keypoints" in kinds and not paired and (model.mirrors or "Flip" in text), "flip_pairs"),
         (soft and unlabelled and not model.by_class and per_class is None, words("soft labels + unlabelled samples")),

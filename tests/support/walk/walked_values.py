@@ -46,7 +46,12 @@ RANDOM_CROPS = (
     "fastpipe.RandomCrop(resize=30, padding_mode='reflect', pad_if_needed=True)",
     "fastpipe.RandomCrop(resize=30, interpolation='nearest', pad_if_needed=True)",
 )
-MANY_CROPS = ("fastpipe.FiveCrop()", "fastpipe.FiveCrop(resize=40)", "fastpipe.TenCrop(resize=40)")
+MANY_CROPS = (
+    "fastpipe.FiveCrop()",
+    "fastpipe.FiveCrop(resize=40)",
+    "fastpipe.TenCrop(resize=40)",
+    "fastpipe.RandomCrop(count=3, pad_if_needed=True)",
+)
 WRONG = table("""
 batch_size: 0 ; -1 ; 2.5 ; '8' ; True ; None ; float('nan') ; [4]
 size: 0 ; -3 ; '16' ; (8,) ; (8, 8, 8) ; (8, 0) ; 1.5 ; None ; True ; lambda epoch: 0 ; lambda epoch: 'x' ;
