@@ -188,6 +188,31 @@ class Engine:
         samples = np.arange(len(plan))
         return self._begin(plan, tasks, slots, samples, is_field=False)
 
+    def submit_patches(
+        self, plan: BatchPlan, images: Pixels, *, exact: bool
+    ) -> list[Job | FetchedJob]:
+        """Begins a batch of patches of a Grid; the arguments are those of `submit`.
+
+        Patches of one image that follow one another are read and decoded together, as many as leave
+        work for each thread. An error comes with the first patch of its image.
+        """
+        most_together = -(-len(plan) // self.num_workers)  # rounded up
+        firsts, counts = _runs_of_patches(plan.samples, most_together)
+        tasks = tasks_of(self._index, plan)
+        slot = Slot(images, exact, plan.crops.rendering)
+        last_row = len(plan) - 1
+        jobs = []
+        for count in np.unique(counts).tolist():
+            # (n, count): each row and those behind it. Only those of `firsts` are used.
+            rows = np.arange(len(plan))[:, None] + np.arange(count)
+            tasks_of_rows = tasks[np.minimum(rows, last_row)]
+            rows_of_count = firsts[counts == count]
+            job = self._begin(
+                plan, tasks_of_rows, [slot] * count, rows_of_count, is_field=False
+            )
+            jobs.append(job)
+        return jobs
+
     def submit_field(
         self,
         plan: BatchPlan,
@@ -402,6 +427,21 @@ def _close_all() -> None:
         part = reference()
         if part is not None:
             part.close(PATIENCE_S)
+
+
+def _runs_of_patches(
+    samples: Int64s, most: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The first row and the number of rows of each run of one sample, of at most `most` rows."""
+    is_first = np.ones(len(samples), dtype=np.bool_)
+    is_first[1:] = samples[1:] != samples[:-1]
+    begins = np.flatnonzero(is_first)
+    rows = np.arange(len(samples))
+    run_of_row = np.cumsum(is_first) - 1
+    row_in_run = rows - begins[run_of_row]
+    firsts = np.flatnonzero(row_in_run % most == 0)
+    counts = np.diff(firsts, append=len(samples))
+    return firsts, counts
 
 
 def _moved(tasks: Tasks, rows: NDArray[np.intp], where: Where) -> Tasks:

@@ -164,7 +164,10 @@ class BatchMaker:
         `samples`, (m,), are the places in the batch that the plan's samples go to; None: in order.
         """
         jobs: list[Job | FetchedJob] = []
-        if self.with_images:
+        if self.with_images and plan.crops.patches is not None:
+            ((images, exact),) = pending.views
+            jobs += self.engine.submit_patches(plan, images, exact=exact)
+        elif self.with_images:
             jobs.append(self.engine.submit(plan, *pending.views, places=samples))
         if self.fields is not None:
             rows = None if samples is None else rows_of(samples, plan.rows_per_sample)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from support.datasets.packed import damage
 from support.pictures.drawn import smooth_noise
 
 import fastpipe
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, SampleError
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 
@@ -77,6 +79,27 @@ def test_patches_are_pillows_crops_in_order(images: Path, size: Any, stride: Any
                 assert np.array_equal(batch["image"][row].permute(1, 2, 0).numpy(), pixels)
                 rows += 1
     assert rows == len(expected)
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_an_image_is_read_once_for_neighbouring_patches(images: Path, num_workers: int) -> None:
+    with grid_loader(images, size=16, crop=fastpipe.Grid(stride=5)) as loader:
+        expected = [batch["image"] for batch in loader]
+    with grid_loader(
+        images, size=16, crop=fastpipe.Grid(stride=5), num_workers=num_workers
+    ) as loader:
+        for batch, patches in zip(loader, expected, strict=True):
+            assert torch.equal(batch["image"], patches)
+        stats = loader.stats()
+    # Seven patches of a batch are mostly of one image, and each thread gets its part of them.
+    assert stats.images_read < 0.3 * num_workers * stats.images_decoded
+
+
+def test_a_damaged_image_is_named(images: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(images, tmp_path / "copy"))
+    damage(folder, 2)
+    with grid_loader(folder) as loader, pytest.raises(SampleError, match="sample 2"):
+        list(loader)
 
 
 def test_shuffled_and_on_ranks_each_patch_comes_once(images: Path) -> None:
