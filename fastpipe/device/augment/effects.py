@@ -21,12 +21,12 @@ _BELOW_1 = 1 - 2**-24  # the greatest float32 below 1
 _LANES = 32  # threads of a GPU that run in step
 
 
-def grey(images: Tensor) -> Tensor:
-    """(n, c, height, width) -> (n, 1, height, width)."""
+def grey(images: Tensor, weights: tuple[float, float, float] = _GREY_WEIGHTS) -> Tensor:
+    """(n, c, height, width) -> (n, 1, height, width), by weights of red, green and blue."""
     if images.shape[1] == 1:
         return images
     red, green, blue = images.unbind(1)
-    red_weight, green_weight, blue_weight = _GREY_WEIGHTS
+    red_weight, green_weight, blue_weight = weights
     luma = torch.mul(red, red_weight)
     luma.add_(green, alpha=green_weight)
     luma.add_(blue, alpha=blue_weight)

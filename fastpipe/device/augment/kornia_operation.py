@@ -30,6 +30,7 @@ from fastpipe.arrays import Int64s
 from fastpipe.device.augment import kornia_modules, pixels
 from fastpipe.device.augment.by_sample import BySample, by_sample_on_cpu
 from fastpipe.device.augment.inputs import check_result
+from fastpipe.device.augment.kornia_formulas import find_formula, find_neutral
 from fastpipe.device.augment.kornia_modules import SHOWN, FieldKeys, FieldMover, movable
 from fastpipe.device.augment.kornia_trials import (
     Nature,
@@ -61,6 +62,8 @@ class Call:
     leaves: list[Any] | None
     tree: TreeSpec | None
     nature: Nature  # how the module treats images of this size
+    # The names of parameters that change nothing; only for a module with a formula.
+    neutral: frozenset[str] = frozenset()
 
 
 class Kornia(ModuleOperation):
@@ -85,6 +88,7 @@ class Kornia(ModuleOperation):
             self._mover = FieldMover(module, keys)
             self.moves |= self._mover.kinds
         self._shown_mover: FieldMover | None = None  # made at the first use
+        self._formula = find_formula(module)
         self._natures: dict[tuple[Size, int], Nature] = {}  # by size and channels
         # Which leaves of the parameters may be on the device; None: not found out yet.
         self._parameters_on_device: list[int] | None = None
@@ -109,6 +113,7 @@ class Kornia(ModuleOperation):
             # drawn there, from the seeds.
             leaves = None
             tree = None
+            neutral: frozenset[str] = frozenset()
             if nature.has_large_parameters:
                 arrays[f"{number}.seeds"] = row_seeds
             else:
@@ -116,6 +121,8 @@ class Kornia(ModuleOperation):
                     row_seeds, group_seed, size, draws.channels
                 )
                 leaves, tree = tree_flatten(parameters)
+                if self._formula is not None:
+                    neutral = find_neutral(parameters)
                 # A module without a probability chooses among other modules. It does so on the host,
                 # so its parameters stay there.
                 if self._has_probability:
@@ -123,7 +130,7 @@ class Kornia(ModuleOperation):
                         arrays[f"{number}.{leaf_index}"] = leaves[leaf_index].numpy()
             if rows is not None:
                 arrays[f"{number}.rows"] = rows
-            calls.append(Call(rows, group_seed, leaves, tree, nature))
+            calls.append(Call(rows, group_seed, leaves, tree, nature, neutral))
         return Step(calls, arrays)
 
     def size_after(self, size: Size, channels: int) -> Size:
@@ -134,7 +141,10 @@ class Kornia(ModuleOperation):
     ) -> Tensor:
         """Makes the calls; raises ConfigError if the module returns no batch."""
 
-        def augment(part: Tensor, parameters: Any) -> object:
+        def augment(part: Tensor, parameters: Any, call: Call) -> object:
+            is_colour = part.shape[1] == 3 and part.dtype == torch.float32
+            if self._formula is not None and is_colour:
+                return self._formula(part, parameters, call.neutral)
             return self.module(part, params=parameters)
 
         return self._make_calls(images, host, tensors, augment)
@@ -150,7 +160,11 @@ class Kornia(ModuleOperation):
                 self._parameters_on_device = None
             mover = self._shown_mover
         assert mover is not None  # else `moves` would not have this kind
-        return self._make_calls(values, host, tensors, mover)
+
+        def move_part(part: Tensor, parameters: Any, call: Call) -> object:
+            return mover(part, parameters)
+
+        return self._make_calls(values, host, tensors, move_part)
 
     @torch.no_grad()
     def interpolates_masks(self, size: Size, channels: int) -> bool:
@@ -176,7 +190,7 @@ class Kornia(ModuleOperation):
         images: Tensor,
         calls: list[Call],
         tensors: Tensors,
-        act: Callable[[Tensor, Any], object],
+        act: Callable[[Tensor, Any, Call], object],
     ) -> Tensor:
         """Calls `act` with the images, masks or points of each call, and its parameters."""
         kornia_modules.move_to_device(self.module, images.device)
@@ -197,7 +211,9 @@ class Kornia(ModuleOperation):
                 with WithoutWaits() if images.is_cuda else nullcontext():
                     # Parameters may be as large as the images, so no name keeps them.
                     result = act(
-                        part, self._parameters_of(part, call, call_tensors, begin, end)
+                        part,
+                        self._parameters_of(part, call, call_tensors, begin, end),
+                        call,
                     )
                 changed = check_result(self.module, result, len(part))
                 if rows is not None:
