@@ -188,7 +188,7 @@ def write_markdown(app: Sphinx, error: Exception | None) -> None:
         "# fastpipe",
         "",
         "> An input pipeline for training image models with PyTorch: pack photos once, then C++ threads",
-        "> load batches of random crops. `import fastpipe`; `pip install fastpipe-loader`.",
+        "> load batches of random crops. `import fastpipe`; installing: install.md.",
         "",
         "## Pages",
         "",

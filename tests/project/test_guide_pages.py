@@ -33,6 +33,7 @@ from fastpipe.tools.demo.photos import write_photos
 
 DOCS = ROOT / "docs"
 GUIDES = [
+    "diffusion",
     "from-dali",
     "from-ffcv",
     "from-huggingface",
