@@ -490,7 +490,7 @@ class FieldReader:
             plan: of the batch.
             slots: its memory, of `slots`.
             exacts: of each view, as of Engine.submit.
-            rows: as of Engine.submit.
+            rows: (n,) the rows that are filled; None: in order.
         """
         row_ids = plan.by_row().ids
         for name, column in self.pictures.items():

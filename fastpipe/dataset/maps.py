@@ -88,7 +88,7 @@ class MapReader:
             engine: of the loader.
             view: the plan of its rows.
             slot: of `slot`.
-            rows: as of Engine.submit.
+            rows: (n,) the rows that are filled; None: in order.
         """
         records = self.records_of(view.ids)
         out = self._with_channels(slot)

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from fastpipe.errors import ConfigError, choice
 
-_FIELDS = ("id", "patch", "crop_box", "original_size")
-
 
 class GridAggregator:
     """Puts the outputs for the patches of fastpipe.Grid together to outputs for whole images.
 
-    Where patches overlap, an output is the mean of theirs. Only images some of whose patches have
-    not come yet are kept in memory. All patches of an image have to come to one aggregator: on
-    several ranks gather the outputs and the fields first.
+    Where patches overlap, an output is the mean of theirs. Outputs for mirrored patches are mirrored
+    back. Only images some of whose patches have not come yet are kept in memory. All patches of an
+    image have to come to one aggregator: on several ranks gather the outputs and all fields first.
+    A patch that comes a second time begins its image anew, as after a loop that was left early.
 
     Args:
         window: how patches count where they overlap: "mean": equally. "hann": less towards their
             edges, so that no seams are seen.
 
+    Attributes:
+        FIELDS: the names in `fields=` of the loader that an aggregator needs, beside "image".
+
     Example:
         >>> crop = fastpipe.Grid(stride=12)
-        >>> fields = ("image", "id", "patch", "crop_box", "original_size")
+        >>> fields = ("image", *fastpipe.GridAggregator.FIELDS)
         >>> loader = fastpipe.loader("data/val", 8, size=16, crop=crop, fields=fields, train=False)
         >>> aggregator = fastpipe.GridAggregator()
         >>> count = 0
@@ -37,6 +39,8 @@ class GridAggregator:
         >>> count == len(loader.dataset)
         True
     """
+
+    FIELDS = ("id", "valid", "patch", "crop_box", "mirrored", "original_size")
 
     def __init__(self, window: str = "mean") -> None:
         self._window = choice("window", window, ("mean", "hann"))
@@ -50,8 +54,7 @@ class GridAggregator:
         Args:
             outputs: (N, C, h, w) of a floating dtype, on any device. h and w are the size of a
                 patch, or a fraction of it: a quarter for a model with stride 4.
-            batch: of a loader with crop=fastpipe.Grid(...) and the fields "id", "patch", "crop_box"
-                and "original_size".
+            batch: of a loader with crop=fastpipe.Grid(...) and the fields of FIELDS.
 
         Returns:
             For each image whose last patch has come, its number in the dataset, and (C, H, W) of
@@ -63,33 +66,63 @@ class GridAggregator:
                 between two outputs.
         """
         _check(outputs, batch)
-        valid = batch.get("valid")
+        weights = _make_window(self._window, outputs)
         complete = []
-        for row, number in enumerate(batch["id"].tolist()):
+        for row, patch in enumerate(_list_patches(batch)):
             # A row that repeats a patch of another rank does not count.
-            if valid is not None and not bool(valid[row]):
+            if not patch.valid:
                 continue
-            crop_box = batch["crop_box"][row].tolist()
-            height, width = batch["original_size"][row].tolist()
-            scale = outputs.shape[2] / (crop_box[3] - crop_box[1])
-            if number not in self._images:
+            scale = _find_scale(outputs, patch)
+            image = self._images.get(patch.image)
+            if image is None or patch.number in image.patches:
+                height, width = patch.original_size
                 shape = (math.ceil(height * scale), math.ceil(width * scale))
-                self._images[number] = _WeightedSum(outputs[row], shape)
-            image = self._images[number]
-            weights = _window(self._window, outputs)
-            image.add(outputs[row], weights, _place(crop_box, scale))
-            if image.num_patches == int(batch["patch"][row][1]):
-                complete.append((number, self._images.pop(number).mean()))
+                image = _WeightedSum(outputs[row], shape)
+                self._images[patch.image] = image
+            output = outputs[row].flip(2) if patch.mirrored else outputs[row]
+            image.add(output, weights, _find_place(patch, scale))
+            image.patches.add(patch.number)
+            if len(image.patches) == patch.patch_count:
+                del self._images[patch.image]
+                complete.append((patch.image, image.mean()))
         return complete
 
 
+class _Patch(NamedTuple):
+    """The fields of a row."""
+
+    image: int  # number of the sample
+    valid: bool
+    number: int  # in its image
+    patch_count: int  # of the image
+    crop_box: list[float]  # x0, y0, x1, y1
+    mirrored: bool
+    original_size: list[int]  # height, width
+
+
+def _list_patches(batch: Mapping[str, Any]) -> list[_Patch]:
+    columns = {name: batch[name].tolist() for name in GridAggregator.FIELDS}
+    patches = []
+    for row, (number, count) in enumerate(columns["patch"]):
+        patch = _Patch(
+            image=columns["id"][row],
+            valid=columns["valid"][row],
+            number=number,
+            patch_count=count,
+            crop_box=columns["crop_box"][row],
+            mirrored=columns["mirrored"][row],
+            original_size=columns["original_size"][row],
+        )
+        patches.append(patch)
+    return patches
+
+
 def _check(outputs: torch.Tensor, batch: Mapping[str, Any]) -> None:
-    missing = [name for name in _FIELDS if name not in batch]
+    missing = [name for name in GridAggregator.FIELDS if name not in batch]
     if missing:
-        names = ", ".join(f'"{name}"' for name in ("image", *_FIELDS))
         raise ConfigError(
-            f"GridAggregator: the batch has no {', '.join(missing)}; pass fields=({names}) to the "
-            "loader"
+            f"GridAggregator: the batch has no {', '.join(missing)}; pass "
+            'fields=("image", *fastpipe.GridAggregator.FIELDS) to the loader'
         )
     count = len(batch["id"])
     if outputs.ndim != 4 or len(outputs) != count:
@@ -104,24 +137,38 @@ def _check(outputs: torch.Tensor, batch: Mapping[str, Any]) -> None:
         )
 
 
-def _place(crop_box: list[float], scale: float) -> tuple[int, int]:
+def _find_scale(outputs: torch.Tensor, patch: _Patch) -> float:
+    """Outputs for a pixel of a side. Raises ConfigError if both sides have not the same."""
+    left, top, right, bottom = patch.crop_box
+    height, width = outputs.shape[2:]
+    scale = height / (bottom - top)
+    if abs(width - (right - left) * scale) > 1e-3:
+        raise ConfigError(
+            f"GridAggregator: expected outputs with the ratio of the patches, {right - left:g} x "
+            f"{bottom - top:g} pixels, got {width} x {height}"
+        )
+    return scale
+
+
+def _find_place(patch: _Patch, scale: float) -> tuple[int, int]:
     """The row and the column of the output at which a patch begins. Raises ConfigError if it begins
     between two.
     """
-    y = crop_box[1] * scale
-    x = crop_box[0] * scale
+    x = patch.crop_box[0] * scale
+    y = patch.crop_box[1] * scale
     top = round(y)
     left = round(x)
     if abs(top - y) > 1e-3 or abs(left - x) > 1e-3:
         raise ConfigError(
-            f"GridAggregator: the patch at x={crop_box[0]:g}, y={crop_box[1]:g} begins at x={x:g}, "
-            f"y={y:g} of the outputs, between two of them; pass a stride and images whose sizes "
-            f"are multiples of {1 / scale:g} pixels, or resize the outputs to the patches first"
+            f"GridAggregator: the patch at x={patch.crop_box[0]:g}, y={patch.crop_box[1]:g} begins "
+            f"at x={x:g}, y={y:g} of the outputs, between two of them; pass a stride and images "
+            f"whose sizes are multiples of {1 / scale:g} pixels, or resize the outputs to the "
+            "patches first"
         )
     return top, left
 
 
-def _window(name: str, outputs: torch.Tensor) -> torch.Tensor:
+def _make_window(name: str, outputs: torch.Tensor) -> torch.Tensor:
     """(h, w) float32: the weight of each output of a patch."""
     height, width = outputs.shape[2:]
     if name == "mean":
@@ -140,7 +187,7 @@ class _WeightedSum:
     """
 
     def __init__(self, output: torch.Tensor, shape: tuple[int, int]) -> None:
-        self.num_patches = 0
+        self.patches: set[int] = set()  # the numbers of those that have come
         self._dtype = output.dtype
         # float16 would lose digits in sums of many patches.
         dtype = torch.promote_types(output.dtype, torch.float32)
@@ -159,7 +206,6 @@ class _WeightedSum:
         weights = weights[:height, :width]
         self._sum[:, rows, columns] += output[:, :height, :width] * weights
         self._weights[rows, columns] += weights
-        self.num_patches += 1
 
     def mean(self) -> torch.Tensor:
         return (self._sum / self._weights).to(self._dtype)

@@ -186,31 +186,36 @@ class Engine:
             slots += [slot] * view.rows_per_sample
         tasks = tasks_of(self._index, plan, places)
         samples = np.arange(len(plan))
-        return self._begin(plan, tasks, slots, samples, is_field=False)
+        return self._begin(plan.samples, tasks, slots, samples, is_field=False)
 
     def submit_patches(
         self, plan: BatchPlan, images: Pixels, *, exact: bool
-    ) -> list[Job | FetchedJob]:
+    ) -> list[tuple[Job | FetchedJob, NDArray[np.intp]]]:
         """Begins a batch of patches of a Grid; the arguments are those of `submit`.
 
         Patches of one image that follow one another are read and decoded together, as many as leave
-        work for each thread. An error comes with the first patch of its image.
+        work for each thread.
+
+        Returns:
+            Jobs, and of each the first row of the batch for each of its images.
         """
         most_together = -(-len(plan) // self.num_workers)  # rounded up
-        firsts, counts = _runs_of_patches(plan.samples, most_together)
+        first_rows, counts = _runs_of_images(plan.samples, most_together)
         tasks = tasks_of(self._index, plan)
         slot = Slot(images, exact, plan.crops.rendering)
-        last_row = len(plan) - 1
         jobs = []
         for count in np.unique(counts).tolist():
-            # (n, count): each row and those behind it. Only those of `firsts` are used.
-            rows = np.arange(len(plan))[:, None] + np.arange(count)
-            tasks_of_rows = tasks[np.minimum(rows, last_row)]
-            rows_of_count = firsts[counts == count]
+            firsts = first_rows[counts == count]
+            # (images, count) the rows of each image that are made together.
+            rows = firsts[:, None] + np.arange(count)
             job = self._begin(
-                plan, tasks_of_rows, [slot] * count, rows_of_count, is_field=False
+                plan.samples[firsts],
+                tasks[rows],
+                [slot] * count,
+                np.arange(len(firsts)),
+                is_field=False,
             )
-            jobs.append(job)
+            jobs.append((job, firsts))
         return jobs
 
     def submit_field(
@@ -244,7 +249,7 @@ class Engine:
             out[missing["out_row"]] = fill
         slots = [Slot(out, exact, rendering)]
         return self._begin(
-            plan, tasks, slots, np.flatnonzero(~is_missing), is_field=True
+            plan.samples, tasks, slots, np.flatnonzero(~is_missing), is_field=True
         )
 
     def submit_maps(
@@ -266,7 +271,9 @@ class Engine:
         """
         tasks = map_tasks(plan, records, header_bytes, rows)
         slots = [Slot(out, True, plan.crops.rendering, form)]
-        return self._begin(plan, tasks, slots, np.arange(len(plan)), is_field=True)
+        return self._begin(
+            plan.samples, tasks, slots, np.arange(len(plan)), is_field=True
+        )
 
     def submit_arrays(
         self,
@@ -285,19 +292,22 @@ class Engine:
         has_numbers = records["size"] > header_bytes
         slots = [Slot(out, True, plan.crops.rendering)]
         return self._begin(
-            plan, tasks, slots, np.flatnonzero(has_numbers), is_field=True
+            plan.samples, tasks, slots, np.flatnonzero(has_numbers), is_field=True
         )
 
     def _begin(
         self,
-        plan: BatchPlan,
+        samples: Int64s,
         tasks: Tasks,
         slots: Sequence[Slot],
         rows: NDArray[np.intp],
         *,
         is_field: bool,
     ) -> Job | FetchedJob:
-        """Begins some of the plan's tasks, (n,) or (n, views)."""
+        """Begins some of the tasks, (n,) or (n, rows of an image), of samples, (n,).
+
+        `rows` are their positions among the n.
+        """
 
         def start(rows: NDArray[np.intp], where: Where | None = None) -> Job:
             row_tasks = tasks if where is None else _moved(tasks, rows, where)
@@ -307,7 +317,7 @@ class Engine:
             return ConvertingJob(
                 self._submit_tasks,
                 self._conversions,
-                plan.samples,
+                samples,
                 row_tasks,
                 slots,
                 rows,
@@ -319,7 +329,7 @@ class Engine:
         # A sample counts as used when its image has been read, or a field if there are no images.
         # The other jobs of fields keep its bytes as long as they need them, by tickets of their own.
         is_use = not (is_field and self._with_images)
-        return FetchedJob(self.reader, plan.samples, rows, start, last=is_use)
+        return FetchedJob(self.reader, samples, rows, start, last=is_use)
 
     def _submit_tasks(self, tasks: Tasks, slots: Sequence[Slot]) -> _engine.Job:
         self.check_usable()
@@ -429,10 +439,12 @@ def _close_all() -> None:
             part.close(PATIENCE_S)
 
 
-def _runs_of_patches(
+def _runs_of_images(
     samples: Int64s, most: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The first row and the number of rows of each run of one sample, of at most `most` rows."""
+    """The first row of each run of rows of one sample, (n,), and how many rows it has, at most
+    `most`.
+    """
     is_first = np.ones(len(samples), dtype=np.bool_)
     is_first[1:] = samples[1:] != samples[:-1]
     begins = np.flatnonzero(is_first)
@@ -447,9 +459,9 @@ def _runs_of_patches(
 def _moved(tasks: Tasks, rows: NDArray[np.intp], where: Where) -> Tasks:
     """The tasks, where those of `rows` read their bytes from the files that `where` names."""
     moved = tasks.copy()
-    by_view = moved.reshape(len(tasks), -1)  # (n, views)
+    by_row = moved.reshape(len(tasks), -1)  # (n, rows of an image)
     # A shift may be negative. As uint64 it wraps around, and the sum wraps back.
-    by_view["shard"][rows] = where.shard[:, None]
+    by_row["shard"][rows] = where.shard[:, None]
     shifts = where.shift.astype(np.uint64)
-    by_view["offset"][rows] += shifts[:, None]
+    by_row["offset"][rows] += shifts[:, None]
     return moved

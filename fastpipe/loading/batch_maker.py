@@ -49,8 +49,9 @@ class PendingBatch:
     # The fields of arrays and of lists of pictures, by name.
     arrays: Mapping[str, ArrayBatch] = field(default_factory=dict)
     picture_lists: Mapping[str, PictureListBatch] = field(default_factory=dict)
-    # The jobs that make these, each with the sample of its rows, a position in the plan.
-    field_jobs: Sequence[tuple[Job | FetchedJob, Int64s]] = ()
+    # The jobs that make these, and those of patches, each with the sample of its rows, a position in
+    # the plan.
+    field_jobs: list[tuple[Job | FetchedJob, Int64s]] = field(default_factory=list)
     prepared: Future[HostFields] | None = None  # the result of prepare=
 
     def wait(self, timeout_s: float) -> bool:
@@ -166,7 +167,7 @@ class BatchMaker:
         jobs: list[Job | FetchedJob] = []
         if self.with_images and plan.crops.patches is not None:
             ((images, exact),) = pending.views
-            jobs += self.engine.submit_patches(plan, images, exact=exact)
+            pending.field_jobs += self.engine.submit_patches(plan, images, exact=exact)
         elif self.with_images:
             jobs.append(self.engine.submit(plan, *pending.views, places=samples))
         if self.fields is not None:
@@ -184,7 +185,7 @@ class BatchMaker:
         plan = pending.plan
         samples = np.arange(len(plan))
         arrays = {}
-        jobs: list[tuple[Job | FetchedJob, Int64s]] = []
+        jobs = pending.field_jobs
         for name, reader in self.fields.arrays.items():
             ring = self.array_rings[name]
             arrays[name], job = reader.begin(self.engine, plan, ring)
@@ -199,7 +200,6 @@ class BatchMaker:
             jobs += list_jobs
         pending.arrays = arrays
         pending.picture_lists = picture_lists
-        pending.field_jobs = jobs
 
     def _begin_prepare(self, pending: PendingBatch) -> None:
         if self.prepare is not None:

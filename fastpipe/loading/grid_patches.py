@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from fastpipe.errors import ConfigError
+from fastpipe.dataset.format.pixel_form import has_images
 from fastpipe.loading.samplers import Sampling
 from fastpipe.plan.crops import Grid
 from fastpipe.plan.epoch import picture_sizes
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.picks import GridPatches
 from fastpipe.plan.recipe import Recipe
+
+_SAMPLES_AT_ONCE = 1 << 20
 
 
 def sampling_of_grid(recipe: Recipe, options: dict[str, Any]) -> Sampling:
@@ -41,11 +43,15 @@ def sampling_of_grid(recipe: Recipe, options: dict[str, Any]) -> Sampling:
     if options["on_error"] == "replace":
         raise conflict_error("grid + replace")
 
-    ids = np.arange(len(content), dtype=np.int64)
-    if recipe.shuffle:
-        ids = content.ids_at(ids)  # in the reading order
-    counts = grid.counts(picture_sizes(content, ids), recipe.size).prod(axis=1)
-    if not len(counts):
-        raise ConfigError(f"Grid: {content.index.path} has no samples")
+    counts = np.empty(len(content), dtype=np.int32)
+    for start in range(0, len(content), _SAMPLES_AT_ONCE):
+        stop = min(start + _SAMPLES_AT_ONCE, len(content))
+        ids = np.arange(start, stop, dtype=np.int64)
+        if recipe.shuffle:
+            ids = content.ids_at(ids)  # in the reading order
+        columns_and_rows = grid.counts(picture_sizes(content, ids), recipe.size)
+        counts[start:stop] = columns_and_rows.prod(axis=1)
+        has_image = has_images(content.index.records_of(content.numbers(ids)))
+        counts[start:stop][~has_image] = 1
     identity = {"grid": [*recipe.size, *steps]}
     return Sampling(picks=(GridPatches(counts),), identity=identity)

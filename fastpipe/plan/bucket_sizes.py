@@ -48,15 +48,39 @@ def nearest_sizes(sizes: Int64s, pictures: Int64s) -> Int64s:
     nearest_ratios = np.searchsorted(limits, picture_ratios)
     positions: Int64s = begins[nearest_ratios]
     # A larger size of the same ratio takes the place of a smaller one if the image covers it.
-    for position, size in enumerate(sizes):
+    is_larger = np.ones(len(sizes), dtype=np.bool_)
+    is_larger[begins] = False
+    for position in np.flatnonzero(is_larger).tolist():
         has_ratio = unique_ratios[nearest_ratios] == ratios[position]
-        covers = covers_size(pictures, size)
+        covers = covers_size(pictures, sizes[position])
         positions[has_ratio & covers] = position
     return positions
 
 
 def nearest_covered_sizes(sizes: Int64s, pictures: Int64s) -> Int64s:
-    """The same among the sizes that an image covers without being enlarged; -1 if it covers none."""
+    """The same among the sizes that an image covers without being enlarged; that of `nearest_sizes`
+    if it covers none.
+    """
+    positions = nearest_sizes(sizes, pictures)
+    # Most images cover their nearest size, and the others are few enough for a loop.
+    others = np.flatnonzero(~covers_size(pictures, sizes[positions]))
+    covered = _find_covered(sizes, pictures[others])
+    positions[others] = np.where(covered >= 0, covered, positions[others])
+    return positions
+
+
+def covers_any(sizes: Int64s, pictures: Int64s) -> Bools:
+    """(n,) whether each image, (n, 2), covers one of the sizes without being enlarged."""
+    by_width = sizes[np.argsort(sizes[:, 0], kind="stable")]
+    # (S,) the least height among the sizes that are at most so wide.
+    least_heights = np.minimum.accumulate(by_width[:, 1])
+    counts = np.searchsorted(by_width[:, 0], pictures[:, 0], side="right")
+    heights = least_heights[counts - 1]
+    return np.asarray((counts > 0) & (heights <= pictures[:, 1]))
+
+
+def _find_covered(sizes: Int64s, pictures: Int64s) -> Int64s:
+    """(n,) the covered size that keeps the largest part of each image, (n, 2); -1 if there is none."""
     positions = np.full(len(pictures), -1, dtype=np.int64)
     largest_parts = np.zeros(len(pictures))
     picture_ratios = pictures[:, 0] / pictures[:, 1]
@@ -72,6 +96,9 @@ def nearest_covered_sizes(sizes: Int64s, pictures: Int64s) -> Int64s:
 
 
 def covers_size(pictures: Int64s, size: Int64s) -> Bools:
-    """(n,) whether each image, (n, 2), is at least as wide and as high as a size, (2,) or (n, 2)."""
+    """(n,) whether images are at least as wide and as high as sizes.
+
+    Both are (n, 2), or one of them is (2,).
+    """
     covers_side: Bools = pictures >= size
     return np.asarray(covers_side.all(axis=1))

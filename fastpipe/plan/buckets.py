@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastpipe.arguments import refusing_unknown_fields
-from fastpipe.arrays import Int64s
+from fastpipe.arrays import Bools, Int64s
 from fastpipe.errors import ConfigError, choice, flag, whole
 from fastpipe.plan.bucket_sizes import (
+    covers_any,
+    covers_size,
     nearest_covered_sizes,
     nearest_sizes,
     sizes_of_area,
@@ -37,7 +39,7 @@ class Buckets(PaddedCrop):
     high and as wide as its largest image, rounded up to a multiple of `size_divisible`.
 
     fit="cover" has no padding, as the training of diffusion models wants it. Batches have the
-    listed `sizes` only. Each image is resized until it just covers the size whose shape is nearest
+    listed `sizes` (see `no_upscale`). Each image is resized until it just covers the size whose shape is nearest
     to its own, and what is over is cut off. "crop_box" and "original_size" in fields= say which
     part of which image a row shows. A few images lie between two shapes, at most one batch for each
     size in some hundred batches: there all get the size that most of them have.
@@ -56,8 +58,10 @@ class Buckets(PaddedCrop):
             With fit="pad", each image is resized until it just fits into the nearest one.
         fit: "pad" or "cover".
         no_upscale: of fit="cover": an image gets the nearest of the sizes that it covers without
-            being enlarged. An image that covers none is an error. A batch between two shapes has
-            the smaller height and the smaller width of both.
+            being enlarged. An image that covers none is an error. A batch between shapes has the
+            largest size that all of its images cover; if none in the list is so small, the smaller
+            height and the smaller width of theirs. An image that replaces a damaged one
+            (`on_error`) may be enlarged.
         random_crop: of fit="cover": True: the part that is kept lies at a random place. False: in
             the middle. None: `train` decides.
         fill, padding_mode: of the padding; see RandomCrop.
@@ -115,11 +119,8 @@ class Buckets(PaddedCrop):
                     'Buckets: fit="cover" pads nothing; leave fill and padding_mode out'
                 )
             return
-        for name, value in (
-            ("no_upscale", self.no_upscale),
-            ("random_crop", self.random_crop),
-        ):
-            if value:
+        for name, default in (("no_upscale", False), ("random_crop", None)):
+            if getattr(self, name) != default:
                 raise ConfigError(
                     f'Buckets: {name} works only with fit="cover", which cuts images; pass it, or '
                     f"leave {name} out"
@@ -247,11 +248,15 @@ class Buckets(PaddedCrop):
         if not self.listed_sizes:
             return self.resized(pictures[:, 0], pictures[:, 1])
         sizes = self._sizes_by_ratio
-        positions = nearest_sizes(sizes, pictures)
         if self.no_upscale:
-            covered = nearest_covered_sizes(sizes, pictures)
-            positions = np.where(covered >= 0, covered, positions)
-        return sizes[positions]
+            return sizes[nearest_covered_sizes(sizes, pictures)]
+        return sizes[nearest_sizes(sizes, pictures)]
+
+    def can_show(self, pictures: Int64s) -> Bools:
+        """(n,) whether each image, (n, 2), has a row that `no_upscale` allows."""
+        if not self.no_upscale:
+            return np.ones(len(pictures), dtype=np.bool_)
+        return covers_any(self._sizes_by_ratio, pictures)
 
     def resized(self, widths: Int64s, heights: Int64s) -> Int64s:
         """(n, 2) int64: width and height of each image in its row, if no sizes are listed."""
@@ -290,8 +295,13 @@ class Buckets(PaddedCrop):
             width, height = row_sizes.max(axis=0, initial=1).tolist()
             return self.rounded_up(height), self.rounded_up(width)
         if self.no_upscale:
-            # Images that cover their own sizes cover this one, too.
-            width, height = row_sizes.min(axis=0).tolist()
+            # Images that cover their own sizes cover one that is no wider and no higher.
+            least = row_sizes.min(axis=0)
+            is_covered = covers_size(least, self._sizes_by_ratio)
+            listed = self._sizes_by_ratio[is_covered]
+            width, height = least.tolist()
+            if len(listed):
+                width, height = listed[listed.prod(axis=1).argmax()].tolist()
             return height, width
         sizes, counts = np.unique(row_sizes, axis=0, return_counts=True)
         width, height = sizes[counts.argmax()].tolist()

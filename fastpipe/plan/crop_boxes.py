@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from fastpipe.arrays import Bools, Float64s, Int64s
 from fastpipe.errors import ConfigError
-from fastpipe.plan.bucket_sizes import covers_size
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import (
     CenterCrop,
@@ -348,6 +347,10 @@ def check_room(canvas: Canvas, size: Size, name: Callable[[int], str]) -> None:
     )
 
 
+def _advise_smaller(buckets: Buckets) -> str:
+    return "Pass a smaller area=" if buckets.sizes is None else "Add smaller sizes="
+
+
 def check_covered(
     buckets: Buckets, pictures: Int64s, name: Callable[[int], str]
 ) -> None:
@@ -356,9 +359,7 @@ def check_covered(
     """
     if not buckets.no_upscale:
         return
-    row_sizes = buckets.row_sizes(pictures)
-    is_too_small = ~covers_size(pictures, row_sizes)
-    too_small = np.flatnonzero(is_too_small)
+    too_small = np.flatnonzero(~buckets.can_show(pictures))
     if not len(too_small):
         return
     first = int(too_small[0])
@@ -366,8 +367,8 @@ def check_covered(
     raise ConfigError(
         f"Buckets: {len(too_small):,} of {len(pictures):,} pictures are smaller than each of the "
         f"sizes, and no_upscale=True forbids to enlarge them. The first is {name(first)}: {width} "
-        f"x {height} pixels. Add smaller sizes=, leave no_upscale out, or leave these pictures out "
-        "with data.select(lambda c: (c['width'] >= ...) & (c['height'] >= ...))"
+        f"x {height} pixels. {_advise_smaller(buckets)}, leave no_upscale out, or leave these "
+        "pictures out with data.select(lambda c: (c['width'] >= ...) & (c['height'] >= ...))"
     )
 
 

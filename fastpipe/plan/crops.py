@@ -21,14 +21,17 @@ INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 
 
-def parse_size(value: object, name: str = "size") -> Size:
-    """Checks `size`: a number for a square, or (height, width), as in torchvision."""
+def parse_size(value: object, name: str = "size", hint: str = "") -> Size:
+    """Checks `size`: a number for a square, or (height, width), as in torchvision.
+
+    `hint` ends the message if it is wrong.
+    """
     sides = value if isinstance(value, (tuple, list)) else (value, value)
     if len(sides) != 2:
         raise ConfigError(
             f"{name}: expected a number or (height, width), got {value!r}"
         )
-    hint = "pass a number for a square, or (height, width)"
+    hint = hint or "pass a number for a square, or (height, width)"
     height, width = (
         whole(name, side, least=1, most=MAX_OUTPUT_PIXELS, hint=hint) for side in sides
     )
@@ -439,7 +442,9 @@ class Grid(PaddedCrop):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.stride is not None:
-            parse_size(self.stride, "stride")
+            hint = "pass a number, or (vertical, horizontal)"
+            stride = parse_size(self.stride, "Grid(stride=)", hint)
+            object.__setattr__(self, "stride", stride)
 
     def steps(self, size: Size) -> Size:
         """(vertical, horizontal) pixels between patches of `size`, (height, width).
@@ -448,7 +453,7 @@ class Grid(PaddedCrop):
         """
         if self.stride is None:
             return size
-        vertical, horizontal = parse_size(self.stride, "stride")
+        vertical, horizontal = parse_size(self.stride)
         if vertical > size[0] or horizontal > size[1]:
             raise ConfigError(
                 f"Grid: stride={self.stride!r} is larger than the patches, size={size}: pixels "

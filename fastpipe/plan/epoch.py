@@ -478,7 +478,9 @@ def check_image_sizes(recipe: Recipe) -> None:
     for view in recipe.views:
         if isinstance(view.crop, RandomCrop) and not view.crop.pad_if_needed:
             crop_views.append(view)
-    buckets = recipe.crop if isinstance(recipe.crop, Buckets) else None
+    buckets = None
+    if isinstance(recipe.crop, Buckets) and recipe.crop.no_upscale:
+        buckets = recipe.crop
     if recipe.picks or len(content) > _MAX_SAMPLES_CHECKED:
         return
     if not crop_views and buckets is None and not index.can_be_large:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastpipe.arrays import Float64s, Int64s
 from fastpipe.plan.draws import Stream, bits, key, uniform
@@ -188,26 +189,27 @@ class GridPatches(Pick):
         counts: (n,) patches of each image, in the reading order.
     """
 
-    def __init__(self, counts: Int64s) -> None:
-        self._counts = counts
-        self._ends = np.cumsum(counts)
+    def __init__(self, counts: NDArray[np.int32]) -> None:
+        # (n + 1,) the places at which the patches of each image begin, and the end of the last one.
+        self._edges = np.zeros(len(counts) + 1, dtype=np.int64)
+        np.cumsum(counts, out=self._edges[1:])
 
     def rows(self, epoch: int) -> int:
-        return int(self._ends[-1])
+        return int(self._edges[-1])
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
         return self._images_of
 
     def _images_of(self, places: Int64s) -> Int64s:
-        return np.searchsorted(self._ends, places, side="right")
+        return np.searchsorted(self._edges, places, side="right") - 1
 
     def patches(self, places: Int64s) -> Int64s:
         """(n, 2) the number of the patch at each place, counted in its image, and how many the image
         has.
         """
         images = self._images_of(places)
-        counts = self._counts[images]
-        begins = self._ends[images] - counts
+        begins = self._edges[images]
+        counts = self._edges[images + 1] - begins
         return np.stack([places - begins, counts], axis=1)
 
 

@@ -19,7 +19,7 @@ from fastpipe.errors import ConfigError, SampleError
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 
 SHAPES = [(64, 48), (100, 61), (32, 32), (20, 90), (33, 32), (9, 11)]  # width, height
-FIELDS = ("image", "label", "id", "patch", "crop_box", "original_size", "valid", "mirrored")
+FIELDS = ("image", "label", *fastpipe.GridAggregator.FIELDS)
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +155,79 @@ def test_patches_put_together_are_the_image(images: Path, stride: Any) -> None:
     assert numbers == list(range(len(dataset)))
 
 
+def test_mirrored_patches_are_mirrored_back(images: Path) -> None:
+    dataset = fastpipe.open(images)
+    aggregator = fastpipe.GridAggregator()
+    count = 0
+    mirrored = []
+    with grid_loader(images, hflip=0.5) as loader:
+        for batch in loader:
+            mirrored += batch["mirrored"].tolist()
+            for number, whole in aggregator.add(batch["image"].float(), batch):
+                assert torch.equal(whole, dataset[number][0].float())
+                count += 1
+    assert count == len(dataset)
+    assert 0 < sum(mirrored) < len(mirrored)
+
+
+def test_an_image_begins_anew_after_a_break(images: Path) -> None:
+    dataset = fastpipe.open(images)
+    aggregator = fastpipe.GridAggregator()
+    count = 0
+    with grid_loader(images) as loader:
+        batch = next(iter(loader))
+        aggregator.add(batch["image"].float() + 1, batch)
+        for batch in loader:
+            for number, whole in aggregator.add(batch["image"].float(), batch):
+                assert torch.equal(whole, dataset[number][0].float())
+                count += 1
+    assert count == len(dataset)
+
+
+def test_gathered_patches_of_ranks_are_put_together(images: Path) -> None:
+    """Two epochs of three ranks, whose last batches repeat patches."""
+    dataset = fastpipe.open(images)
+    aggregator = fastpipe.GridAggregator()
+    loaders = [grid_loader(images, rank=rank, world_size=3) for rank in range(3)]
+    for _ in range(2):
+        numbers = []
+        for batches in zip(*loaders, strict=True):
+            batch = {name: torch.cat([part[name] for part in batches]) for name in FIELDS}
+            for number, whole in aggregator.add(batch["image"].float(), batch):
+                assert torch.equal(whole, dataset[number][0].float())
+                numbers.append(number)
+        assert sorted(numbers) == list(range(len(dataset)))
+    for loader in loaders:
+        loader.close()
+
+
+def test_a_sample_without_an_image_is_one_patch(tmp_path: Path) -> None:
+    with fastpipe.Writer(tmp_path / "data", {"text": "text"}) as writer:
+        writer.add(smooth_noise(64, 40, seed=0), key="a", label=0, text="with")
+        writer.add(key="b", label=0, text="without")
+    fields = ("id", "text", "patch")
+    with grid_loader(tmp_path / "data", fields=fields, crop=fastpipe.Grid()) as loader:
+        (batch,) = loader
+    assert batch["patch"].tolist() == [[0, 4], [1, 4], [2, 4], [3, 4], [0, 1]]
+    assert batch["text"] == ["with"] * 4 + ["without"]
+
+
+def test_a_large_batch_has_the_same_patches(images: Path) -> None:
+    with grid_loader(images, size=16, crop=fastpipe.Grid(stride=1)) as loader:
+        expected = torch.cat([batch["image"] for batch in loader])
+    with fastpipe.loader(
+        images,
+        4096,
+        size=16,
+        crop=fastpipe.Grid(stride=1),
+        train=False,
+        fields=("image",),
+        num_workers=1,
+    ) as large:
+        patches = torch.cat([batch["image"] for batch in large])
+    assert torch.equal(patches, expected)
+
+
 def test_a_window_makes_seams_invisible(images: Path) -> None:
     """Outputs that differ from patch to patch change in steps where they are averaged, and not with a window."""
 
@@ -205,16 +278,18 @@ def test_wrong_outputs(images: Path) -> None:
     with pytest.raises(ConfigError, match=r"for the 7 patches of the batch, got \(3, 3, 32, 32\)"):
         aggregator.add(batch["image"][:3].float(), batch)
     without = {name: value for name, value in batch.items() if name != "patch"}
-    with pytest.raises(ConfigError, match=r'has no patch; pass fields=\("image", "id", "patch"'):
+    with pytest.raises(ConfigError, match=r"has no patch; pass .*GridAggregator\.FIELDS"):
         aggregator.add(batch["image"].float(), without)
+    with pytest.raises(ConfigError, match=r"the ratio of the patches, 32 x 32 .* got 16 x 32"):
+        aggregator.add(batch["image"][..., ::2].float(), batch)
     with pytest.raises(ConfigError, match="'mean' or 'hann'"):
         fastpipe.GridAggregator("gauss")
 
 
 def test_what_does_not_go_with_a_grid(images: Path) -> None:
-    with pytest.raises(ConfigError, match="stride=40 is larger than the patches"):
+    with pytest.raises(ConfigError, match=r"stride=\(40, 40\) is larger than the patches"):
         grid_loader(images, crop=fastpipe.Grid(stride=40))
-    with pytest.raises(ConfigError, match="a number or"):
+    with pytest.raises(ConfigError, match=r"Grid\(stride=\): expected a number or"):
         fastpipe.Grid(stride=(1, 2, 3))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="Grid gives as many patches as an image has room for"):
         fastpipe.open(images).cropped(fastpipe.Grid(), 32)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
 from fastpipe.plan.bucket_sizes import (
+    covers_any,
     nearest_covered_sizes,
     nearest_sizes,
     sizes_of_area,
@@ -49,18 +50,24 @@ def test_without_enlarging_only_covered_sizes_count() -> None:
     sizes = sort_by_ratio(SIZES)
     pictures = random_pictures(5000)
     positions = nearest_covered_sizes(sizes, pictures)
-    assert (positions == -1).any()
-    for picture, position in zip(pictures.tolist(), positions.tolist(), strict=True):
+    nearest = nearest_sizes(sizes, pictures)
+    covered_count = 0
+    for row, (picture, position) in enumerate(
+        zip(pictures.tolist(), positions.tolist(), strict=True)
+    ):
         covered = [
             other for other in sizes.tolist() if picture[0] >= other[0] and picture[1] >= other[1]
         ]
         if not covered:
-            assert position == -1
+            assert position == nearest[row]
             continue
+        covered_count += 1
         size = sizes[position].tolist()
         assert size in covered
         parts = [kept_part(picture, other) for other in covered]
         assert math.isclose(kept_part(picture, size), max(parts), rel_tol=1e-9)
+    assert covered_count == covers_any(sizes, pictures).sum()
+    assert 0 < covered_count < len(pictures)
 
 
 def test_sizes_of_an_area_have_the_largest_height_for_each_width() -> None:
