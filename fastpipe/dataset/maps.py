@@ -133,12 +133,15 @@ class MapReader:
             map_record: of the map.
         """
         by_row = plan.by_row()
-        records = np.array([map_record] * len(by_row))
-        tasks = map_tasks(by_row, records, self._header_bytes(records))
-        shape = (len(by_row), *size, self.form.channels)
+        row_count = len(by_row)
+        records = np.array([map_record] * row_count)
+        header_bytes = self._header_bytes(records)
+        tasks = map_tasks(by_row, records, header_bytes)
+        shape = (row_count, *size, self.form.channels)
         images = np.empty(shape, numpy_dtype(self.form.dtype))
         slot = Slot(images, True, plan.crops.rendering, self.form)
-        rows = pictures.fill_slot(int(plan.samples[0]), tasks, slot)
+        sample = int(plan.samples[0])
+        rows = pictures.fill_slot(sample, tasks, slot)
         if not self.has_channels:
             rows = rows[..., 0]
         return rows[0] if len(rows) == 1 else rows

@@ -57,13 +57,18 @@ def with_self_checksum(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     # than the text.
     text = io.BytesIO()
     blank_info = {**info, SELF_CHECKSUM: _BLANK.decode()}
-    for piece in json.JSONEncoder(indent=1).iterencode(blank_info):
+    encoder = json.JSONEncoder(indent=1)
+    for piece in encoder.iterencode(blank_info):
         text.write(piece.encode())
     text.write(b"\n")
     digest = xxhash.xxh3_64_hexdigest(text.getbuffer())
-    text.seek(-len(_BLANK + b'"\n}\n'), io.SEEK_END)
+
+    # The digits replace the zeros, which are the last value of the file.
+    last_bytes = _BLANK + b'"\n}\n'
+    text.seek(-len(last_bytes), io.SEEK_END)
     text.write(digest.encode())
-    return {**info, SELF_CHECKSUM: digest}, text.getvalue()
+    complete_info = {**info, SELF_CHECKSUM: digest}
+    return complete_info, text.getvalue()
 
 
 def read_self_checksum(data: bytes) -> tuple[str, str] | None:
@@ -93,7 +98,8 @@ def fingerprint(info: dict[str, Any]) -> str:
     digest = xxhash.xxh3_128(without_brace + b', "shards": [')
     separator = b""
     for shard in info["shards"]:
-        digest.update(separator + encode(shard).encode())
+        entry = encode(shard).encode()
+        digest.update(separator + entry)
         separator = b", "
     digest.update(b"]}")
     return digest.hexdigest()
@@ -334,7 +340,8 @@ def file_hash(file: Path, has_ended: Callable[[], bool] = bool) -> str:
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     handle = os.open(file, flags)
     with open(handle, "rb", buffering=0) as source:
-        if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode):
             raise OSError("not a regular file")
         while not has_ended():
             data = source.read(_CHUNK_BYTES)
