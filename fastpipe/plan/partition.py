@@ -120,7 +120,8 @@ class MixedRows:
         jitters = floor_sum(batches, _ONE, _GOLDEN, 0)
         edges = [0]  # the rows before each share, and those of all
         for end in self._ends:
-            edges.append(jitters - floor_sum(batches, _ONE, _GOLDEN, -end))
+            jitters_to_end = floor_sum(batches, _ONE, _GOLDEN, -end)
+            edges.append(jitters - jitters_to_end)
         return [stop - start for start, stop in pairwise(edges)]
 
 
