@@ -20,10 +20,9 @@ def split_rows(pixels: torch.Tensor, row_sizes: Int64s) -> list[torch.Tensor]:
         row_sizes: (rows, 2) height and width.
     """
     areas = row_sizes.prod(axis=1).tolist()
+    pixels_of_rows = torch.split(pixels, areas)
     rows = []
-    for row, (height, width) in zip(
-        torch.split(pixels, areas), row_sizes.tolist(), strict=True
-    ):
+    for row, (height, width) in zip(pixels_of_rows, row_sizes.tolist(), strict=True):
         if pixels.ndim == 3:
             rows.append(row.view(height, width))
         else:

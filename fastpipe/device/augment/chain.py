@@ -353,7 +353,9 @@ class Chain(torch.nn.Module):
             num_classes is missing.
         """
         check_fits(images, labels, plan, tensors)
-        classes = choose_class_count(self.num_classes, num_classes) if self.soft else 0
+        classes = 0
+        if self.soft:
+            classes = choose_class_count(self.num_classes, num_classes)
         with without_torch_defaults(images.device):
             out = self._carry_out(images, plan, plan.split(tensors))
             if self.soft:

@@ -247,7 +247,10 @@ def _advise_callable(function: object) -> str:
 
 def describe_equivalent(value: object) -> str:
     """How a preset's name, or another kind of augmentation, is written here."""
-    preset = value if isinstance(value, str) else getattr(value, "__name__", "")
+    if isinstance(value, str):
+        preset = value
+    else:
+        preset = getattr(value, "__name__", "")
     preset = preset.lower()
     if preset in ("trivialaugment", "trivialaugmentwide"):
         preset = "trivial_augment"
