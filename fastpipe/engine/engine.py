@@ -310,7 +310,9 @@ class Engine:
         """
 
         def start(rows: NDArray[np.intp], where: Where | None = None) -> Job:
-            row_tasks = tasks if where is None else _moved(tasks, rows, where)
+            row_tasks = tasks
+            if where is not None:
+                row_tasks = _moved(tasks, rows, where)
             # Masks and second pictures need no conversion.
             if self._conversions is None or is_field:
                 return Job(self._submit_tasks(row_tasks[rows], slots), rows)
