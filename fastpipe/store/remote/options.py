@@ -35,7 +35,9 @@ def place_of(data: object) -> object:
         readable = ", ".join(f"{known}://" for known in (*_SCHEMES, "file"))
         near = nearest_name(scheme, _SCHEMES)
         rest = data.partition("://")[2]
-        meant = "" if near is None else f"; did you mean '{near}://{rest}'?"
+        meant = ""
+        if near is not None:
+            meant = f"; did you mean '{near}://{rest}'?"
         raise ConfigError(
             f"{data!r} has the scheme {scheme}://, which fastpipe cannot read; it reads "
             f"{readable}{meant}"
