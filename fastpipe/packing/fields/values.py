@@ -93,12 +93,15 @@ def check_no_shares(value: Boxes, width: int, height: int) -> None:
 
     Nobody draws all boxes of a larger image into its first pixel.
     """
-    if min(width, height) < _LEAST_SIDE or not len(value.boxes):
+    boxes = value.boxes
+    if min(width, height) < _LEAST_SIDE or not len(boxes):
         return
-    is_share = value.boxes.min() >= 0 and 0 < value.boxes.max() <= 1
-    has_fractions = bool((value.boxes % 1).any())
+    greatest = boxes.max()
+    is_share = boxes.min() >= 0 and 0 < greatest <= 1
+    fractions = boxes % 1
+    has_fractions = bool(fractions.any())
     if is_share and has_fractions:
-        numbers = ", ".join(str(number) for number in value.boxes[0])
+        numbers = ", ".join(str(number) for number in boxes[0])
         raise ImageError(
             f"expected boxes x0, y0, x1, y1 in pixels of an image of {width} x {height}, got shares of "
             f"its sides, {numbers}; multiply x by its width, and y by its height"
@@ -107,11 +110,15 @@ def check_no_shares(value: Boxes, width: int, height: int) -> None:
 
 def describe_outside(value: Boxes, width: int, height: int) -> str:
     """The message about the first box that does not lie inside the image."""
-    box_index = int(np.flatnonzero(find_outside(value, width, height))[0])
-    numbers = ", ".join(str(number) for number in value.boxes[box_index])
-    x0, y0, x1, y1 = value.boxes[box_index].tolist()
+    is_outside = find_outside(value, width, height)
+    box_index = int(np.flatnonzero(is_outside)[0])
+    box = value.boxes[box_index]
+    numbers = ", ".join(str(number) for number in box)
+    x0, y0, x1, y1 = box.tolist()
     hint = ""
-    if (x1 < x0 or y1 < y0) and x0 + x1 <= width and y0 + y1 <= height:
+    is_reversed = x1 < x0 or y1 < y0
+    fits_as_size = x0 + x1 <= width and y0 + y1 <= height
+    if is_reversed and fits_as_size:
         hint = ". Of x, y, width, height, the last two are x + width and y + height"
     return (
         f"expected boxes x0, y0, x1, y1 inside the image, x0 <= x1 <= {width} and "

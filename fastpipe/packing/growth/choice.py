@@ -90,7 +90,9 @@ class SampleChoice:
 
 
 def _as_list(value: str | Sequence[str] | None) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or ())
+    if isinstance(value, str):
+        return [value]
+    return list(value or ())
 
 
 def _parse_comparison(text: str) -> Comparison:

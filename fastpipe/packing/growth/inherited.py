@@ -53,7 +53,8 @@ def with_inherited(
         option = option_name(name)
         given_value = getattr(given, name)
         # --split is that of the list, which any source may have.
-        is_allowed = name in allowed or (name == "split" and "split_list" in allowed)
+        is_split_of_list = name == "split" and "split_list" in allowed
+        is_allowed = name in allowed or is_split_of_list
         if given_value is None and is_allowed:
             options[name] = value
             text = f"{option} {value}: as the dataset was packed"

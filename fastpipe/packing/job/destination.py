@@ -228,7 +228,9 @@ def _difference(
 
     # The file may be of any program, so that nothing is taken for granted.
     packs = info.get("packs")
-    pack = packs[0] if isinstance(packs, list) and packs else None
+    pack = None
+    if isinstance(packs, list) and packs:
+        pack = packs[0]
     if not isinstance(pack, dict):
         pack = {}
     options = pack.get("options", {})
