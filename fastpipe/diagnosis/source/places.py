@@ -69,7 +69,10 @@ def _list_class_calls(file: str, class_name: str) -> dict[int, set[str]]:
             names_of_value[id(node.value)] = names
         elif isinstance(node, ast.Call) and get_name(node.func) == class_name:
             calls.append(node)
-    return {call.lineno: names_of_value.get(id(call), set()) for call in calls}
+    names_of_line = {}
+    for call in calls:
+        names_of_line[call.lineno] = names_of_value.get(id(call), set())
+    return names_of_line
 
 
 def find_assignment(path: str, owner: str) -> str:
@@ -159,7 +162,8 @@ def _list_repeated(place: str) -> list[Piece]:
             continue
         loop = Piece(file, node)
         pieces = [loop, *list_called(loop)]
-        if any(piece.file == file and has_line(piece.node, line) for piece in pieces):
+        pieces_of_file = [piece for piece in pieces if piece.file == file]
+        if any(has_line(piece.node, line) for piece in pieces_of_file):
             repeated += pieces
     return repeated
 
