@@ -59,7 +59,8 @@ def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPho
     texture_range = _MAX_TEXTURE / _MIN_TEXTURE
     texture_weight = _MIN_TEXTURE * texture_range ** rng.random()
     quality = int(rng.choice(kind.qualities))
-    scene = paint_scene(rng, height, width, CLASSES[label])
+    class_name = CLASSES[label]
+    scene = paint_scene(rng, height, width, class_name)
 
     # The planes become rows of pixels (height, width, BGR).
     smooth = np.ascontiguousarray(scene.smooth.transpose(1, 2, 0))
@@ -71,7 +72,7 @@ def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPho
     mask = scene.shape.cover >= 0.5
     colours = _measure_colours(scene, mask)
     is_gray = kind.sampling == "gray"
-    caption = describe_object(CLASSES[label], colours, mask, gray=is_gray)
+    caption = describe_object(class_name, colours, mask, gray=is_gray)
     return DemoPhoto(jpeg, width, height, mask, caption)
 
 

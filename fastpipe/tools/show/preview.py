@@ -142,7 +142,8 @@ def preview(
             pixels.append(_pixels(column.images, augment))
 
     plan = columns[0].plan
-    fields = visible(data, reader.names if reader else ())
+    field_names = reader.names if reader else ()
+    fields = visible(data, field_names)
     cells_per_row = 2 + len(columns)
     cells: list[Pixels] = []
     captions: list[str] = []
@@ -176,7 +177,9 @@ def preview(
                 fitted(with_crops, SIZE),
             ]
             label = int(record["label"])
-            class_name = loader.classes[label] if label >= 0 else ""
+            class_name = ""
+            if label >= 0:
+                class_name = loader.classes[label]
             photo_captions = [class_name, f"{record['width']} x {record['height']}"]
             for name, column, images in zip(names, columns, pixels, strict=True):
                 crop_size = column.plan.crops.size_of_row(row)
@@ -404,10 +407,14 @@ def _pixels(images: Any, augment: Augment | None) -> Any:
             images = images / 65535
         if augment is not None:
             mean, std = augment.moments(images.shape[1])
-            images = images * images.new_tensor(std).view(-1, 1, 1)
-            images = images + images.new_tensor(mean).view(-1, 1, 1)
-        images = images.clamp(0, 1).mul(255).round().to(torch.uint8)
-    return _drawable(images.permute(0, 2, 3, 1).numpy())
+            # (channels, 1, 1) each
+            scale = images.new_tensor(std).view(-1, 1, 1)
+            shift = images.new_tensor(mean).view(-1, 1, 1)
+            images = images * scale + shift
+        levels = images.clamp(0, 1).mul(255)
+        images = levels.round().to(torch.uint8)
+    images_nhwc = images.permute(0, 2, 3, 1)
+    return _drawable(images_nhwc.numpy())
 
 
 def _drawable(images: Pixels) -> Pixels:
@@ -417,10 +424,12 @@ def _drawable(images: Pixels) -> Pixels:
         rgb_shape = (*images.shape[:-1], 3)
         return np.broadcast_to(images, rgb_shape).copy()
     # A checkerboard of two grays: (height, width, 1).
-    square = -(-max(height, width) // _SQUARES)
+    longer_side = max(height, width)
+    square = -(-longer_side // _SQUARES)  # the side of a square in pixels, rounded up
     down, across = np.indices((height, width)) // square
     is_light = (down + across) % 2 == 1
-    board = np.where(is_light, 255.0, 200.0)[..., None]
+    grays = np.where(is_light, 255.0, 200.0)
+    board = grays[..., None]
     alpha = images[..., 3:] / 255
     colour = images[..., :3]
     blended = colour * alpha + board * (1 - alpha)
@@ -442,9 +451,10 @@ def _shrunk(image: Pixels) -> Pixels:
     planes = torch.from_numpy(image).permute(2, 0, 1).float()
     size = _size_in_cell(height, width)
     batch = planes[None]
-    shrunk = torch.nn.functional.interpolate(batch, size, mode="area")[0]
+    (shrunk,) = torch.nn.functional.interpolate(batch, size, mode="area")
     rounded = shrunk.round().to(torch.uint8)
-    return np.asarray(rounded.permute(1, 2, 0).numpy())
+    pixels = rounded.permute(1, 2, 0)  # (height, width, channels)
+    return np.asarray(pixels.numpy())
 
 
 def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
@@ -460,6 +470,7 @@ def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
     for class_label, share in zip(labels, shares, strict=True):
         if share > _MIN_SHARE:
             # An augmentation may return more classes than the dataset has.
-            texts.append(f"{name_of(class_label, classes)} {share:.2f}")
+            class_name = name_of(class_label, classes)
+            texts.append(f"{class_name} {share:.2f}")
     number = name.split()[-1]
     return f"{number}: {', '.join(texts)}"
