@@ -113,7 +113,8 @@ class MapReader:
         """
         shape: tuple[int, ...] = tuple(map_record["shape"].tolist())
         dtype = numpy_dtype(self.form.dtype)
-        out = np.empty(int(np.prod(shape)) * dtype.itemsize, np.uint8)
+        value_count = int(np.prod(shape))
+        out = np.empty(value_count * dtype.itemsize, np.uint8)
         pictures.read_array(sample, record, map_record, out)
         return out.view(dtype).reshape(shape)
 
@@ -148,7 +149,8 @@ class MapReader:
 
     def _header_bytes(self, records: NDArray[np.void]) -> Int64s:
         item_bytes = numpy_dtype(self.form.dtype).itemsize
-        value_bytes = records["shape"].astype(np.int64).prod(axis=1) * item_bytes
+        shapes = records["shape"].astype(np.int64)  # (n, axes)
+        value_bytes = shapes.prod(axis=1) * item_bytes
         header_bytes: Int64s = records["size"] - value_bytes
         return header_bytes
 

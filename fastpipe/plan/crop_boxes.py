@@ -503,11 +503,12 @@ def random_resized(
     names = np.tile(samples, crop_count)
     widths = np.tile(widths, crop_count)
     heights = np.tile(heights, crop_count)
-    # (crops, 2) each: minimum and maximum.
-    scales = np.array([crop.scale for crop, _ in crops])
-    ratios = np.array([crop.ratio for crop, _ in crops])
-    log_ratios = np.array([_log_limits(crop) for crop, _ in crops])
+    options = [crop for crop, _ in crops]
     seeds = [seed for _, seed in crops]
+    # (crops, 2) each: minimum and maximum.
+    scales = np.array([crop.scale for crop in options])
+    ratios = np.array([crop.ratio for crop in options])
+    log_ratios = np.array([_log_limits(crop) for crop in options])
 
     def draw(stream: int, rows: Int64s) -> Float64s:
         key_of_crop = keys(seeds, epoch, stream)

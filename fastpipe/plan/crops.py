@@ -476,7 +476,8 @@ class Grid(PaddedCrop):
         """(n, 2) x and y of the patches with these numbers, (n,), one of each image, (n, 2)."""
         steps = self.steps(size)[::-1]
         columns = self.counts(pictures, size)[:, 0]
-        places = np.stack([patches % columns, patches // columns], axis=1)
+        row, column = np.divmod(patches, columns)
+        places = np.stack([column, row], axis=1)
         room = np.maximum(pictures - size[::-1], 0)
         left_tops: Int64s = np.minimum(places * steps, room)
         return left_tops

@@ -341,7 +341,8 @@ class EpochPlan:
         records["height"] = pictures["height"]
         # Each picture has draws of its own.
         picture_keys = bits(key(0, 0, Stream.PICTURE), numbers)
-        names = bits(picture_keys, plan.names[samples]).view(np.int64)
+        names_of_samples = plan.names[samples]
+        names = bits(picture_keys, names_of_samples).view(np.int64)
         return self._plan_views(
             plan.ids[samples],
             plan.samples[samples],
