@@ -326,8 +326,9 @@ class SampleReader:
             )
         yield options.name, tensors
         if placed.labels is not None:
-            labels = split_by_row(placed.labels, placed.rows, plan)
-            yield f"{options.name}_labels", [torch.from_numpy(row) for row in labels]
+            labels_of_rows = split_by_row(placed.labels, placed.rows, plan)
+            labels = [torch.from_numpy(row_labels) for row_labels in labels_of_rows]
+            yield f"{options.name}_labels", labels
 
     def _read_array(
         self,

@@ -401,7 +401,10 @@ def _refuse_without_images(dataset: Dataset) -> None:
     missing = int((dataset["width"] == 0).sum())
     if not missing:
         return
-    lists = [name for name, field in dataset.fields.items() if field.kind == "images"]
+    lists = []
+    for name, field in dataset.fields.items():
+        if field.kind == "images":
+            lists.append(name)
     names = lists or list(dataset.fields) or ["label"]
     raise ConfigError(
         f"{dataset.path}: {format_count(missing, 'sample')} of {len(dataset):,} have no image of "

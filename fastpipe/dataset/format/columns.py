@@ -241,8 +241,9 @@ class ArrayRecords:
 
     def __init__(self, folder: Path, samples: int, field: Field) -> None:
         self._field = field
-        name = sidecars(field)[0]
-        self._rows, _ = open_npy(folder / name, row_dtype(field), samples)
+        (name,) = sidecars(field)
+        dtype = row_dtype(field)
+        self._rows, _ = open_npy(folder / name, dtype, samples)
 
     def take(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """(n,) of array_record_dtype: the records of n samples.
@@ -296,7 +297,8 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
     if field.kind == "images":
         return PictureLists(folder, samples, field)
     (file_name, *_) = sidecars(field)
-    rows, _ = open_npy(folder / file_name, row_dtype(field), samples)
+    dtype = row_dtype(field)
+    rows, _ = open_npy(folder / file_name, dtype, samples)
     return rows
 
 

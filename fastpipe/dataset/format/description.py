@@ -89,7 +89,8 @@ def read_self_checksum(data: bytes) -> tuple[str, str] | None:
 def fingerprint(info: dict[str, Any]) -> str:
     """Names a dataset's content and order: XXH3-128 of its samples, classes, fields and shards."""
     content = {name: info[name] for name in ("samples", "classes", "fields")}
-    content["index"] = {name: info["index"][name] for name in ("name", "xxh3_64")}
+    index = info["index"]
+    content["index"] = {"name": index["name"], "xxh3_64": index["xxh3_64"]}
     encode = json.JSONEncoder(sort_keys=True).encode
 
     # The result is the hash of one JSON object. Its last entry, "shards", is long and therefore
@@ -171,8 +172,12 @@ def read_info(
 def _warn_if_changed(data: bytes, file: Path) -> None:
     """Says once if a dataset.json is not as it was written."""
     hashes = read_self_checksum(data)
-    if (hashes is not None and hashes[0] == hashes[1]) or str(file) in _warned:
+    if str(file) in _warned:
         return
+    if hashes is not None:
+        expected, actual = hashes
+        if expected == actual:
+            return
     _warned.add(str(file))
     _LOG.warning(
         "%s has been changed since it was written, by hand or by damage: its classes, fields and "

@@ -496,7 +496,8 @@ class Chain(torch.nn.Module):
             if operation.mixes:
                 soft = operation.mixed_labels(soft, host, step_tensors)
         if self.label_smoothing:
-            soft.mul_(1 - self.label_smoothing).add_(self.label_smoothing / classes)
+            soft.mul_(1 - self.label_smoothing)
+            soft.add_(self.label_smoothing / classes)
         return soft
 
 

@@ -100,7 +100,10 @@ class Foreign(Operation):
                 seed_all(seed)
                 result = self.module(image)
                 results.append(check_result(self.module, result, 1))
-        shapes = {str(tuple(result.shape[1:])) for result in results}
+        shapes = set()
+        for result in results:
+            shape = tuple(result.shape[1:])
+            shapes.add(str(shape))
         if len(shapes) > 1:
             some_shapes = ", ".join(sorted(shapes)[:4])
             raise ConfigError(

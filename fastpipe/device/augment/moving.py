@@ -81,7 +81,9 @@ def move_places(
 def _triangle(size: Size) -> Float32s:
     """(3, 2) the top left, top right and bottom left pixel of an image, x and y."""
     height, width = size
-    corners = [[0, 0], [width - 1, 0], [0, height - 1]]
+    right = width - 1
+    bottom = height - 1
+    corners = [[0, 0], [right, 0], [0, bottom]]
     return np.array(corners, dtype=np.float32)
 
 
