@@ -119,7 +119,8 @@ class Writer:
         classes_from: ClassesFrom | None = None,
         **options: Any,
     ) -> None:
-        unknown = {name: options[name] for name in sorted(options.keys() - _OPTIONS)}
+        unknown_names = sorted(options.keys() - _OPTIONS)
+        unknown = {name: options[name] for name in unknown_names}
         known = ("dst", "fields", "classes", "classes_from", *sorted(_OPTIONS))
         refuse("fastpipe.Writer", unknown, known, _INSTEAD)
         self._kinds = _check_kinds(fields or {})

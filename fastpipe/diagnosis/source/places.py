@@ -46,7 +46,10 @@ def find_creation(loader: Any, frame: FrameType) -> str:
         loader_names: set[str] = set()
         for scope in (caller.f_locals, caller.f_globals):
             loader_names.update(name for name in scope if scope[name] is loader)
-        lines = [line for line, targets in calls.items() if targets & loader_names]
+        lines = []
+        for line, targets in calls.items():
+            if targets & loader_names:
+                lines.append(line)
         lines_above = [line for line in lines if line <= running_line]
         if lines_above:
             return f"{file}:{max(lines_above)}"

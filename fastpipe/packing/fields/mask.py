@@ -117,8 +117,8 @@ def _count_runs(shape: object, width: int, height: int) -> list[int]:
         return count_alternately(shape["runs"], width * height)
     if isinstance(shape, dict) and "shares" in shape:
         # (points, 2) as shares of the image's width and height
-        shares = np.array(shape["shares"], dtype=np.float64).reshape(-1, 2)
-        polygon = shares * (width, height)
+        shares = np.array(shape["shares"], dtype=np.float64)
+        polygon = shares.reshape(-1, 2) * (width, height)
         shape = [polygon.ravel().tolist()]
     if isinstance(shape, list):
         shape = _fill_polygons(shape, width, height)

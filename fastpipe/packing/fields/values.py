@@ -82,9 +82,10 @@ def cut_boxes(value: Boxes, width: int, height: int) -> Boxes:
 def find_outside(value: Boxes, width: int, height: int) -> NDArray[np.bool_]:
     """(M,) whether each box does not lie inside the image, or has its edges exchanged."""
     x0, y0, x1, y1 = value.boxes.T
-    is_x_wrong = (x0 < 0) | (x1 < x0) | (x1 > width)
-    is_y_wrong = (y0 < 0) | (y1 < y0) | (y1 > height)
-    is_outside: NDArray[np.bool_] = is_x_wrong | is_y_wrong
+    is_exchanged = (x1 < x0) | (y1 < y0)
+    is_before = (x0 < 0) | (y0 < 0)
+    is_beyond = (x1 > width) | (y1 > height)
+    is_outside: NDArray[np.bool_] = is_exchanged | is_before | is_beyond
     return is_outside
 
 

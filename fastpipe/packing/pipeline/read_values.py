@@ -189,7 +189,9 @@ def _read_noted(
         if field.kind == "boxes":
             boxes = []
             for x0, y0, x1, y1 in value["shares"]:
-                boxes.append([x0 * width, y0 * height, x1 * width, y1 * height])
+                left_top = [x0 * width, y0 * height]
+                right_bottom = [x1 * width, y1 * height]
+                boxes.append(left_top + right_bottom)
             value = {**value, "boxes": boxes}
             del value["shares"]
         elif field.kind == "keypoints":

@@ -135,7 +135,9 @@ class Cache:
         used_bytes += PAGE_BYTES  # of the account itself
 
         # The blocks that this dataset still lacks.
-        shard_sizes = self.blocks.sizes[self.shards.start : self.shards.stop]
+        first = self.shards.start
+        end = self.shards.stop
+        shard_sizes = self.blocks.sizes[first:end]
         missing_bytes = int(shard_sizes.sum()) - kept_bytes
         for folder in sorted(other_bytes, key=cache_root.used_at):
             if used_bytes + missing_bytes <= self.limit:
