@@ -66,7 +66,8 @@ def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPho
     smooth = np.ascontiguousarray(scene.smooth.transpose(1, 2, 0))
     texture = np.ascontiguousarray(scene.texture.transpose(1, 2, 0))
     bgr = cv2.addWeighted(smooth, 1.0, texture, texture_weight, 0.0, dtype=cv2.CV_8U)
-    rgb = np.ascontiguousarray(bgr[:, :, ::-1], dtype=np.uint8)
+    rgb_view = bgr[:, :, ::-1]
+    rgb = np.ascontiguousarray(rgb_view, dtype=np.uint8)
     jpeg = encode_jpeg(rgb, quality=quality, sampling=kind.sampling)
     # The pixels of which the object covers at least half.
     mask = scene.shape.cover >= 0.5

@@ -217,9 +217,11 @@ def _draw_pattern(
     # (2,) each: radians a pixel, for x and y. The inverse of `linear` leads from pixels back to the
     # outline, which is about 1 wide from its middle.
     along, across = np.linalg.inv(linear) * _WAVE_NUMBER
-    wave = np.sin(along[0] * x + along[1] * y)
+    phase = along[0] * x + along[1] * y
+    wave = np.sin(phase)
     if name == "checks":
-        wave = wave * np.sin(across[0] * x + across[1] * y)
+        phase_across = across[0] * x + across[1] * y
+        wave = wave * np.sin(phase_across)
     # This gain leaves an edge about two pixels soft.
     gain = 0.5 / np.hypot(*along)
     share = np.clip(wave * gain + 0.5, 0.0, 1.0)

@@ -94,8 +94,9 @@ def of_samples(
         for name, shown in fields.items():
             # Single samples have visibility beside the points, batches behind x and y.
             if shown.kind == "keypoints":
+                points = arrays[name]
                 visibility = arrays[f"{name}_visibility"][..., None]
-                arrays[name] = np.concatenate([arrays[name], visibility], axis=2)
+                arrays[name] = np.concatenate([points, visibility], axis=2)
             if shown.kind in _WRITTEN:
                 text = _as_text(sample[name], shown)
                 lines.append(f"{name}: {text}")

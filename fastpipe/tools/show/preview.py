@@ -153,9 +153,11 @@ def preview(
         row_cells: Sequence[Pixels], row_captions: Sequence[str], lines: list[str]
     ) -> None:
         num_empty = cells_per_row - len(row_cells)
-        empty = fitted(np.empty((0, 0, 3), dtype=np.uint8), SIZE)
-        cells.extend([*row_cells, *[empty] * num_empty])
-        captions.extend([*row_captions, *[""] * num_empty])
+        cells.extend(row_cells)
+        captions.extend(row_captions)
+        for _ in range(num_empty):
+            cells.append(_empty_cell())
+            captions.append("")
         notes.append(lines)
 
     # A sample has a row of the sheet with the photo with its fields, the photo with the crops, and
@@ -214,6 +216,14 @@ def preview(
     return Preview(Path(os.path.abspath(out)), len(ids))
 
 
+def _empty_cell() -> Pixels:
+    """A cell without a picture."""
+    from fastpipe.tools.show.sheet import fitted
+
+    no_pixels = np.empty((0, 0, 3), dtype=np.uint8)
+    return fitted(no_pixels, SIZE)
+
+
 def _rows_of_maps(
     columns: Sequence[Seen], row: int, maps: Mapping[str, NDArray[Any]]
 ) -> list[tuple[list[Pixels], list[str]]]:
@@ -230,16 +240,18 @@ def _rows_of_maps(
         least, greatest = range_of_map(whole_map)
         values = [whole_map]
         for column in columns:
-            values.append(column.fields[name][row].float().numpy())
+            part = column.fields[name][row]
+            values.append(part.float().numpy())
         cells = []
         for value in values:
             coloured = _shrunk(colours_of_map(value, least, greatest))
             cells.append(fitted(coloured, SIZE))
-        empty = fitted(np.empty((0, 0, 3), dtype=np.uint8), SIZE)
+        first_cell, *other_cells = cells
         height, width = whole_map.shape[-2:]
         captions = [f"{name} {width} x {height}", f"{least:g} to {greatest:g}"]
         captions += [""] * len(columns)
-        rows.append(([cells[0], empty, *cells[1:]], captions))
+        row_cells = [first_cell, _empty_cell(), *other_cells]
+        rows.append((row_cells, captions))
     return rows
 
 

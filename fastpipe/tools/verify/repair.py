@@ -112,7 +112,9 @@ def repair(
     repaired = [shard.name for shard in shards]
     if INDEX_FILE in damaged:
         repaired.append(folder + INDEX_FILE)
-    repaired += [folder + name for name in sorted(damaged) if _is_column(name)]
+    for name in sorted(damaged):
+        if _is_column(name):
+            repaired.append(folder + name)
     return repaired
 
 
