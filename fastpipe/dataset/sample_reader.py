@@ -104,7 +104,11 @@ class SampleFormat:
             "cropped": self.cropping,
             "with_pixels": self.pixels,
         }
-        return [method for method, value in values.items() if value is not None]
+        methods = []
+        for method, value in values.items():
+            if value is not None:
+                methods.append(method)
+        return methods
 
     def __repr__(self) -> str:
         """The options that are not the default, each after a comma."""

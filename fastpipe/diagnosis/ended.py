@@ -40,7 +40,9 @@ _MAX_LETTERS = 500
 
 def is_worker_gone(ending: Ending) -> bool:
     """Whether an error was raised because a worker is gone."""
-    return bool(ending.exits) or any(word in ending.text for word in _GONE)
+    if ending.exits:
+        return True
+    return any(word in ending.text for word in _GONE)
 
 
 def explain_ending(

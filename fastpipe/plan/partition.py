@@ -314,7 +314,10 @@ class Partition:
 
         It may be below 0.
         """
-        spans_before = [span for span in self.spans(batch) if span.sequence < sequence]
+        spans_before = []
+        for span in self.spans(batch):
+            if span.sequence < sequence:
+                spans_before.append(span)
         return self.edge(sequence, batch) - _length(spans_before)
 
     def _sequences_of(self, node: int) -> range:

@@ -248,7 +248,9 @@ class BatchCrop(PipelineCropping):
         count = len(batch["__key__"])
         samples = []
         for row in range(count):
-            sample = {name: column[row] for name, column in batch.items()}
+            sample = {}
+            for name, column in batch.items():
+                sample[name] = column[row]
             samples.append(sample)
         images, kept = self._crop_images(samples)
         if not kept:

@@ -299,7 +299,10 @@ def _normal(
     device: Any = None,
     **_: Any,
 ) -> Tensor:
-    tensors = [value for value in (mean, std) if isinstance(value, Tensor)]
+    tensors = []
+    for value in (mean, std):
+        if isinstance(value, Tensor):
+            tensors.append(value)
     if tensors:
         size = np.broadcast_shapes(*(tensor.shape for tensor in tensors))
         dtype = tensors[0].dtype

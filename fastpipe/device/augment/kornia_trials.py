@@ -45,7 +45,10 @@ def find_nature(module: Any, size: Size, channels: int) -> Nature:
     """
     parameters, once_count = _draw_parameters(module, 2, size, channels)
     values, _ = tree_flatten(parameters)
-    leaves = [value for value in values if isinstance(value, Tensor)]
+    leaves = []
+    for value in values:
+        if isinstance(value, Tensor):
+            leaves.append(value)
     draws_once = once_count > 0
     if not hasattr(module, "p_batch"):
         # It chooses among other modules, on the host. So large parameters are drawn there, too.

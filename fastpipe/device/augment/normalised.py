@@ -145,7 +145,9 @@ class Erasing(Operation):
 
     def _fill_with_noise(self, box: Tensor, seed: int) -> None:
         """Fills a box (height, width, c) with random colours, one or as many as pixels."""
-        shape = box.shape if self.noise == "pixel" else box.shape[2:]
+        shape = box.shape
+        if self.noise != "pixel":
+            shape = box.shape[2:]
         generator = torch.Generator(box.device).manual_seed(seed)
         noise = torch.randn(
             shape, dtype=box.dtype, device=box.device, generator=generator

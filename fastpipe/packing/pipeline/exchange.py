@@ -96,7 +96,10 @@ def convert_slices(
     # Files of an earlier state of the rows take room that this pack may need.
     store.remove(sizes.keys() - set(names))
     # Runs that an interrupted pack has finished are used again.
-    missing = [run for run in runs if not is_whole_run(store, run.name, sizes)]
+    missing = []
+    for run in runs:
+        if not is_whole_run(store, run.name, sizes):
+            missing.append(run)
     _check_room(spool, listing, missing, options)
     convert_rows(listing, missing, options, store, on_row)
     yield from read_rows(listing.sources, slices, options, names, store)

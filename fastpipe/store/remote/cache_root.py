@@ -119,8 +119,12 @@ def datasets(root: Path) -> list[Path]:
         names = os.listdir(root)
     except FileNotFoundError:
         return []
-    folders = [root / name for name in names if FINGERPRINT.fullmatch(name)]
-    return sorted(folder for folder in folders if (folder / URL_FILE).exists())
+    folders = []
+    for name in names:
+        folder = root / name
+        if FINGERPRINT.fullmatch(name) and (folder / URL_FILE).exists():
+            folders.append(folder)
+    return sorted(folders)
 
 
 def open_accounts(root: Path) -> _engine.Descriptor:

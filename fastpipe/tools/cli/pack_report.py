@@ -217,7 +217,10 @@ def _add_changed_pictures(
 def _add_left_out(table: Table, summary: Summary, *, is_folder: bool) -> None:
     """Adds a row of files that were not packed, and one of members of tars."""
     # Files of the system, such as .DS_Store, and of the demo are not worth a row.
-    not_packed = [name for name in summary.stray if not is_left_behind(name)]
+    not_packed = []
+    for name in summary.stray:
+        if not is_left_behind(name):
+            not_packed.append(name)
     if not_packed:
         files = format_count(len(not_packed), "file")
         names = _list_names(not_packed)
