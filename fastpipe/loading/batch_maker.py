@@ -33,6 +33,10 @@ if TYPE_CHECKING:  # most programs load no fields
 _REPLACE_ATTEMPTS = 16
 
 
+# A job, and the sample of each of its rows, a position in the plan.
+SampleJob = tuple[Job | FetchedJob, Int64s]
+
+
 @dataclass(eq=False)
 class PendingBatch:
     """A batch that the engine is making. Dropping it cancels the rows that have not begun."""
@@ -45,13 +49,11 @@ class PendingBatch:
     views: Sequence[tuple[NDArray[Any], bool]]
     # Memory of masks and second pictures, by entry.
     field_images: dict[str, NDArray[Any]]
-    jobs: Sequence[Job | FetchedJob] = ()
+    jobs: Sequence[SampleJob] = ()  # of images, masks and second pictures
     # The fields of arrays and of lists of pictures, by name.
     arrays: Mapping[str, ArrayBatch] = field(default_factory=dict)
     picture_lists: Mapping[str, PictureListBatch] = field(default_factory=dict)
-    # The jobs that make these, and those of patches, each with the sample of its rows, a position in
-    # the plan.
-    field_jobs: list[tuple[Job | FetchedJob, Int64s]] = field(default_factory=list)
+    field_jobs: Sequence[SampleJob] = ()  # that make these
     prepared: Future[HostFields] | None = None  # the result of prepare=
 
     def wait(self, timeout_s: float) -> bool:
@@ -65,7 +67,7 @@ class PendingBatch:
 
     @property
     def _all_jobs(self) -> list[Job | FetchedJob]:
-        return [*self.jobs, *(job for job, _ in self.field_jobs)]
+        return [job for job, _ in (*self.jobs, *self.field_jobs)]
 
     @property
     def done(self) -> bool:
@@ -84,10 +86,7 @@ class PendingBatch:
     def errors(self) -> list[tuple[int, Reason]]:
         """(position in the plan, reason) of each sample that failed, in the order of the plan."""
         reasons: dict[int, Reason] = {}  # the first one of each sample counts
-        for job in self.jobs:
-            for sample, reason in job.errors():
-                reasons.setdefault(sample, reason)
-        for job, samples in self.field_jobs:
+        for job, samples in (*self.jobs, *self.field_jobs):
             for row, reason in job.errors():
                 position = int(samples[row])
                 reasons.setdefault(position, reason)
@@ -162,23 +161,27 @@ class BatchMaker:
         pending: PendingBatch,
         plan: BatchPlan,
         samples: Int64s | None = None,
-    ) -> list[Job | FetchedJob]:
+    ) -> list[SampleJob]:
         """Starts a job for the images, and one for each kind of mask and second picture.
 
         `samples`, (m,), are the places in the batch that the plan's samples go to; None: in order.
         """
-        jobs: list[Job | FetchedJob] = []
+        jobs: list[SampleJob] = []
+        positions = np.arange(len(plan))
         if self.with_images and plan.crops.patches is not None:
             ((images, exact),) = pending.views
-            pending.field_jobs += self.engine.submit_patches(plan, images, exact=exact)
+            jobs += self.engine.submit_patches(plan, images, exact=exact)
         elif self.with_images:
-            jobs.append(self.engine.submit(plan, *pending.views, places=samples))
+            job = self.engine.submit(plan, *pending.views, places=samples)
+            jobs.append((job, positions))
         if self.fields is not None:
             rows = None if samples is None else rows_of(samples, plan.rows_per_sample)
             exacts = [exact for _, exact in self.views]
-            jobs += self.fields.begin(
+            positions_of_rows = np.repeat(positions, plan.rows_per_sample)
+            for job in self.fields.begin(
                 self.engine, plan, pending.field_images, exacts, rows
-            )
+            ):
+                jobs.append((job, positions_of_rows))
         return jobs
 
     def _begin_arrays(self, pending: PendingBatch) -> None:
@@ -188,7 +191,7 @@ class BatchMaker:
         plan = pending.plan
         samples = np.arange(len(plan))
         arrays = {}
-        jobs = pending.field_jobs
+        jobs: list[SampleJob] = []
         for name, reader in self.fields.arrays.items():
             ring = self.array_rings[name]
             arrays[name], job = reader.begin(self.engine, plan, ring)
@@ -203,6 +206,7 @@ class BatchMaker:
             jobs += list_jobs
         pending.arrays = arrays
         pending.picture_lists = picture_lists
+        pending.field_jobs = jobs
 
     def _begin_prepare(self, pending: PendingBatch) -> None:
         if self.prepare is not None:

@@ -12,8 +12,10 @@ import pytest
 import torch
 from PIL import Image
 from support.datasets.packed import damage
+from support.pictures.drawn import smooth_noise
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, SampleError
 
 SIDE = 40
@@ -171,6 +173,35 @@ def test_a_bad_sample_of_several_crops_is_replaced_as_one(
     assert other != 2
     assert torch.equal(batch.images, good.images[[0, 1, other, 3]])
     assert torch.equal(batch.labels, good.labels[[0, 1, other, 3]])
+
+
+def test_a_damaged_mask_of_several_crops_names_its_sample(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with fastpipe.Writer(folder, {"mask": "mask"}) as writer:
+        for number in range(6):
+            mask = np.full((40, 50), number, dtype=np.uint8)
+            writer.add(smooth_noise(50, 40, seed=number), mask=mask)
+    index = PackedIndex(folder)
+    record = np.load(folder / "fields" / "mask.npy")[3]
+    with open(index.shards[int(index.records["shard"][3])].path, "r+b") as file:
+        file.seek(int(record["offset"]))
+        file.write(bytes(8))
+    options: dict[str, Any] = {
+        "size": 16,
+        "crop": fastpipe.FiveCrop(),
+        "train": False,
+        "fields": ("image", "mask", "id"),
+        "num_workers": 1,
+    }
+    with (
+        fastpipe.loader(folder, 6, **options) as loader,
+        pytest.raises(SampleError, match="sample 3"),
+    ):
+        next(iter(loader))
+    with fastpipe.loader(folder, 6, on_error="replace", **options) as loader:
+        ids = next(iter(loader))["id"].tolist()
+    assert ids[:3] + ids[4:] == [0, 1, 2, 4, 5]
+    assert ids[3] != 3
 
 
 def test_what_does_not_go_with_several_crops(textured: Path) -> None:
