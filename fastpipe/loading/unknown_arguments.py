@@ -1,8 +1,11 @@
-"""Names of arguments in other loaders, or here before -> what to write in fastpipe.loader()."""
+"""Names of arguments in other loaders, or of attributes -> what to write in fastpipe.loader()."""
 
 from __future__ import annotations
 
+import inspect
+
 from fastpipe.arguments import Advice, advise_single_transform, by_single_name
+from fastpipe.errors import did_you_mean
 
 # Some arguments of other loaders are another argument here, or a method of the dataset.
 _INSTEAD_BY_NAMES = {
@@ -70,3 +73,33 @@ INSTEAD: dict[str, Advice] = {
     "transform": _instead_of_transform,
     "transforms": _instead_of_transform,
 }
+
+# Attributes that a program may set -> the method that does it.
+_INSTEAD_OF_SETTING = {
+    "size": "call loader.set_size(size)",
+    "epoch": "call loader.set_epoch(epoch)",
+    "weights": "call loader.set_weights(weights)",
+    "dataset": "pass the dataset to fastpipe.loader(...)",
+    "sampler": "pass sampler= to fastpipe.loader(...); loader.set_weights(weights) changes the "
+    "weights of fastpipe.Weighted",
+}
+
+
+def describe_setting(name: str) -> str:
+    """The message about an attribute of a loader that a program sets."""
+    # The module of fastpipe.loader imports the loaders.
+    from fastpipe.loading.factory import loader
+
+    text = f"loader.{name} = ... has no effect on a loader: "
+    if name in _INSTEAD_OF_SETTING:
+        return text + _INSTEAD_OF_SETTING[name]
+    options = inspect.signature(loader).parameters
+    if name in options:
+        return f"{text}pass {name}= to fastpipe.loader(...)"
+    advice = INSTEAD.get(name)
+    if isinstance(advice, str):
+        return f"{text}fastpipe.loader(...) has no {name}=; {advice}"
+    return (
+        f"{text}its options are the arguments of fastpipe.loader(...)"
+        f"{did_you_mean(name, options)}"
+    )
