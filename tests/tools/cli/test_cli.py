@@ -335,3 +335,28 @@ def test_verdicts_have_colours_in_a_terminal(
     assert fp("verify", packed).exit_code == 0
     assert "sound: " in screen.getvalue()
     assert "\x1b[3" not in screen.getvalue()
+
+
+@pytest.mark.parametrize("command", ["preview", "inspect", "demo"])
+def test_a_url_in_place_of_a_file_of_this_machine(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments: dict[str, list[object]] = {
+        "preview": [packed, "--out", "s3://bucket/sheet.png"],
+        "inspect": [packed, "--sheet", "s3://bucket/sheet.png"],
+        "demo": ["s3://bucket/sheet.png"],
+    }
+    words = "of this machine, got the URL s3://bucket/sheet.png; pass a path"
+    assert words in failed(2, command, *arguments[command])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_url_in_place_of_a_folder_of_this_machine(packed: Path) -> None:
+    words = "expected a folder of this machine, got the URL s3://bucket/cache"
+    with pytest.raises(fastpipe.ConfigError, match=f"cache_dir: {words}"):
+        fastpipe.open("s3://bucket/data", cache_dir="s3://bucket/cache")
+    data = fastpipe.open(packed)
+    data = data.with_column("score", [0.5] * len(data))
+    with pytest.raises(fastpipe.ConfigError, match=f"save_columns: {words}"):
+        data.save_columns("s3://bucket/cache")
