@@ -448,7 +448,7 @@ def test_a_rejected_sample_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_mistakes_of_the_program_are_raised_at_once(tmp_path: Path) -> None:
     mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"fields": {"a": "words"}}, "expected 'int', 'floats'"),
+        ({"fields": {"a": "words"}}, "expected one of int, floats"),
         ({"fields": {"label": "int"}}, "expected a field's name"),
         ({"fields": {"fpc": "bytes"}}, "fpc"),  # its members would take the place of the picture
         ({"fields": ["a"]}, r"fields: expected a dict of names and kinds, such as .*, got \['a'\]"),
@@ -698,3 +698,30 @@ def test_kinds_in_other_words(tmp_path: Path, kind: Any, meant: str) -> None:
     words = f"fields: caption: got the kind .*expected one of int, .*did you mean '{meant}'"
     with pytest.raises(ConfigError, match=words):
         fastpipe.Writer(tmp_path / "packed", fields={"caption": kind})
+
+
+@pytest.mark.parametrize(
+    ("array", "conversion"),
+    [
+        (np.full((9, 9, 3), 0.5, np.float32), "(array * 255).round().astype(np.uint8)"),
+        (np.full((9, 9, 3), 128.0), "array.round().astype(np.uint8)"),
+        (np.zeros((3, 9, 9), np.uint8), "array.transpose(1, 2, 0)"),
+        (
+            np.full((3, 9, 9), 0.5, np.float32),
+            "(array.transpose(1, 2, 0) * 255).round().astype(np.uint8)",
+        ),
+    ],
+)
+def test_arrays_that_become_images(tmp_path: Path, array: Any, conversion: str) -> None:
+    with pytest.raises(PackError) as refused, fastpipe.Writer(tmp_path / "packed") as writer:
+        writer.add(array, key="one")
+    assert f". Pass {conversion}" in str(refused.value)
+    pixels_of: Any = eval(conversion, {"array": array, "np": np})  # noqa: S307
+    with fastpipe.Writer(tmp_path / "packed") as writer:
+        writer.add(pixels_of, key="one")
+
+
+def test_a_label_that_is_no_whole_number(tmp_path: Path) -> None:
+    words = "label: expected a whole number, a class name or None, got float"
+    with pytest.raises(PackError, match=words), fastpipe.Writer(tmp_path / "packed") as writer:
+        writer.add(PIXELS, label=1.0, key="one")  # type: ignore[arg-type]
