@@ -31,6 +31,11 @@ class Columns(Mapping[str, Any]):
         self._ids = slice(start, stop)
 
     def __getitem__(self, name: str) -> Any:
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"select: the function gets the columns of many samples, and not a sample; got "
+                f"[{name!r}]. Write data.select(lambda columns: columns['label'] == 2)"
+            )
         values = self._data.column(name)[self._ids]
         return values.view(Labels) if name == "label" else values
 

@@ -17,6 +17,7 @@ _INSTEAD_BY_NAMES = {
     "pin_memory pin_memory_device": 'device="cuda" already uses pinned memory; leave it out',
     "in_order": "batches always come in order; leave it out",
     "batch_sampler": "pass the sampler that it makes batches of as sampler=, and batch_size=",
+    "order": "pass shuffle=True, or False for the order of the dataset; sampler= for any other one",
     "generator": "pass seed=, a whole number",
     "timeout": "pass stall_timeout=, the seconds without a batch after which the log says why",
     "epoch": "call loader.set_epoch(), or load_state_dict() to resume",

@@ -501,3 +501,23 @@ def test_mixing_of_torchvision(flat: Path, torchvision: ModuleType, name: str) -
     for module in (mixer, v2.RandomChoice([v2.Identity(), mixer])):
         with pytest.raises(ConfigError, match=words):
             loader_of(flat, augment=[module])
+
+
+def test_a_checkpoint_in_place_of_the_state_in_it(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        checkpoint = {"model": {}, "loader": loader.state_dict()}
+        with pytest.raises(ConfigError, match=r"pass checkpoint\['loader'\]"):
+            loader.load_state_dict(checkpoint)
+        with pytest.raises(ConfigError, match=r"expected a dictionary from state_dict\(\), got"):
+            loader.load_state_dict({"model": {}})
+
+
+def test_a_function_of_a_sample_that_chooses(flat: Path) -> None:
+    words = "the function gets the columns of many samples, and not a sample"
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.open(flat).select(lambda sample: sample[1] == 2)
+
+
+def test_the_order_of_other_loaders(flat: Path) -> None:
+    with pytest.raises(ConfigError, match="has no argument order: pass shuffle=True, or False"):
+        loader_of(flat, order="random")
