@@ -122,8 +122,10 @@ def _open_store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> A
                 f"storage_options: {name} is an option of s3fs; obstore, which fastpipe uses, calls it "
                 f"otherwise: {{{_INSTEAD_OF_S3FS[name]}}}"
             )
-        _check_header_value(f"storage_options: {name}", value)
+    # Other clouds have keys of several lines.
     if url.scheme == "s3":
+        for name, value in config.items():
+            _check_header_value(f"storage_options: {name}", value)
         for name in _AWS_HEADER_VARIABLES:
             _check_header_value(name, os.environ.get(name))
     # Objects counts and makes all tries. Only the parts of an upload are tried again by obstore,

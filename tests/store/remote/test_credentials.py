@@ -191,6 +191,14 @@ def test_a_credential_that_no_header_can_have(
         Connection(Url("s3://bucket/data"), options)
 
 
+def test_keys_of_other_clouds_have_several_lines() -> None:
+    account = '{"private_key": "-----BEGIN PRIVATE KEY-----\\nkey",\n "client_email": "a@b.c"}'
+    options = RemoteOptions(storage={"service_account_key": account})
+    with pytest.raises(ConfigError) as refused:  # it is no real key
+        Connection(Url("gs://bucket/data"), options)
+    assert "control character" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
