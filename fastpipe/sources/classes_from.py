@@ -42,7 +42,11 @@ def class_names(given: Any, remote: RemoteOptions | None = None) -> ClassNames:
     path = source_path(given, remote)
     option = f"--classes-from {readable(given)}"
     if not path.exists():
-        raise ConfigError(f"{option}: it does not exist; {_EXPECTED}")
+        hint = ""
+        if isinstance(given, str) and "," in given:
+            listed = [name.strip() for name in given.split(",")]
+            hint = f". For these names write a text file with one on each line, or in Python {listed!r}"
+        raise ConfigError(f"{option}: it does not exist; {_EXPECTED}{hint}")
     if path.is_dir() and is_dataset(path):
         names = _names_in_dataset(path)
     elif path.is_dir() or format_of(path.name) is not None:

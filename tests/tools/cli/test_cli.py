@@ -360,3 +360,21 @@ def test_a_url_in_place_of_a_folder_of_this_machine(packed: Path) -> None:
     data = data.with_column("score", [0.5] * len(data))
     with pytest.raises(fastpipe.ConfigError, match=f"save_columns: {words}"):
         data.save_columns("s3://bucket/cache")
+
+
+def test_a_pattern_that_the_shell_has_expanded(source: Path, tmp_path: Path) -> None:
+    photos = [tmp_path / f"{number}.jpg" for number in range(200)]
+    text = failed(2, "pack", *photos, tmp_path / "packed")
+    assert "Got 199 arguments too many" in text
+    assert "pass the folder" in text
+    assert "77.jpg" not in text
+
+
+def test_a_list_of_names_in_place_of_a_file_of_classes(source: Path, tmp_path: Path) -> None:
+    text = failed(2, "pack", source, tmp_path / "packed", "--classes-from", "ant,bee")
+    assert "write a text file with one on each line, or in Python ['ant', 'bee']" in text
+
+
+def test_a_pipe_of_webdataset() -> None:
+    with pytest.raises(fastpipe.ConfigError, match="pipe: are not run; pass the URL"):
+        fastpipe.open("pipe:aws s3 cp s3://bucket/shard-{000000..000003}.tar -")
