@@ -26,11 +26,6 @@ def place_of(data: object) -> object:
     """
     if not isinstance(data, str):
         return data
-    if data.startswith("pipe:"):
-        raise ConfigError(
-            f"{data!r}: commands of WebDataset's pipe: are not run; pass the URL of a folder, such as "
-            "s3://BUCKET/FOLDER"
-        )
     scheme = scheme_of(data)
     if not scheme:
         return data
