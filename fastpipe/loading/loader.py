@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -82,7 +82,8 @@ class Loader(DataLoaderAttributes):
             # Batches would not change with such an attribute.
             is_from_constructor = name in _SET_ONCE and name not in vars(self)
             if not name.startswith("_") and not is_from_constructor:
-                raise AttributeError(describe_setting(name), name=name, obj=self)
+                message = describe_setting(name, self._option_names)
+                raise AttributeError(message, name=name, obj=self)
             super().__setattr__(name, value)
 
     def __init__(
@@ -94,8 +95,10 @@ class Loader(DataLoaderAttributes):
         augments: tuple[Augment | None, ...],
         settings: Settings,
         prefetch_factor: int,
+        option_names: Collection[str],
     ) -> None:
         self._data = data
+        self._option_names = option_names  # the arguments of fastpipe.loader
         # fastpipe.preview makes batches of chosen samples with these three.
         self.maker = maker
         self.stream = stream

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Collection
 
 from fastpipe.arguments import Advice, advise_single_transform, by_single_name
 from fastpipe.errors import did_you_mean
@@ -86,15 +86,14 @@ _INSTEAD_OF_SETTING = {
 }
 
 
-def describe_setting(name: str) -> str:
-    """The message about an attribute of a loader that a program sets."""
-    # The module of fastpipe.loader imports the loaders.
-    from fastpipe.loading.factory import loader
+def describe_setting(name: str, options: Collection[str]) -> str:
+    """The message about an attribute of a loader that a program sets.
 
+    `options`: the names of fastpipe.loader's arguments.
+    """
     text = f"loader.{name} = ... has no effect on a loader: "
     if name in _INSTEAD_OF_SETTING:
         return text + _INSTEAD_OF_SETTING[name]
-    options = inspect.signature(loader).parameters
     if name in options:
         return f"{text}pass {name}= to fastpipe.loader(...)"
     advice = INSTEAD.get(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import tracemalloc
 from functools import reduce
@@ -656,6 +657,7 @@ def test_points_as_shares_of_the_sides(tmp_path: Path) -> None:
 
 
 def test_zeros_and_ones_for_two_classes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "fastpipe.pack")
     lists: dict[str, list[Any]] = {
         "flags": [[0, 1], [1, 0], np.array([0, 1])],
         "numbers": [[0, 1], [1], [0, 1]],
