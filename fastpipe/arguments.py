@@ -103,15 +103,15 @@ def refusing_unknown(
 
         @functools.wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            unknown = {
-                key: value for key, value in kwargs.items() if key not in parameters
-            }
+            unknown = {}
+            for key, value in kwargs.items():
+                if key not in parameters:
+                    unknown[key] = value
             refuse(name, unknown, parameters, instead)
-            num_passed = len(args) - num_self
-            if num_passed > most_positional and not takes_any_number:
-                _refuse_position(
-                    name, list(parameters), most_positional, args[num_self:], position
-                )
+            passed = args[num_self:]
+            if len(passed) > most_positional and not takes_any_number:
+                names = list(parameters)
+                _refuse_position(name, names, most_positional, passed, position)
             return function(*args, **kwargs)
 
         return checked

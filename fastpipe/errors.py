@@ -62,7 +62,8 @@ class FastpipeError(Exception):
     def __init__(self, problem: str = "", *, option: str = "") -> None:
         self.option = option
         self.problem = problem
-        super().__init__(f"{option}: {problem}" if option else problem)
+        message = f"{option}: {problem}" if option else problem
+        super().__init__(message)
 
 
 class ConfigError(FastpipeError, ValueError):
@@ -127,7 +128,9 @@ class SampleError(DatasetError):
                     "on_error='replace' found no other sample for its place; to list the damage: "
                     "fastpipe verify DATA"
                 )
-            source_line = f"  packed from {readable(source)}\n" if source else ""
+            source_line = ""
+            if source:
+                source_line = f"  packed from {readable(source)}\n"
             message = (
                 f"sample {sample} (key {key}) cannot be decoded: {reason}\n"
                 f"{source_line}  at byte {offset} of {shard}\n"
@@ -266,7 +269,9 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
 
     by_small_letters = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), by_small_letters, n=1)
-    return by_small_letters[near[0]] if near else None
+    if near:
+        return by_small_letters[near[0]]
+    return None
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
@@ -311,7 +316,9 @@ def choice(
     if value not in choices:
         hint = f"; {hint}" if hint else ""
         *first, last = map(repr, choices)
-        expected = f"{', '.join(first)} or {last}" if first else last
+        expected = last
+        if first:
+            expected = f"{', '.join(first)} or {last}"
         raise ConfigError(
             f"expected {expected}, got {value!r}{did_you_mean(value, choices)}{hint}",
             option=name,
@@ -331,7 +338,9 @@ def pair(name: str, value: object, *, most: float = math.inf) -> tuple[float, fl
             and high < math.inf
         ):
             return low, high
-    limit = "" if most == math.inf else f" and at most {most:g}"
+    limit = ""
+    if most != math.inf:
+        limit = f" and at most {most:g}"
     raise ConfigError(
         f"expected two numbers (minimum, maximum), above 0{limit}, got {value!r}",
         option=name,
@@ -343,7 +352,9 @@ def size_bytes(name: str, value: object) -> int:
     number = real_number(value)
     if number is not None and 0 <= number < 2**63:
         return int(number)
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    match = None
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value)
     if match is None:
         raise ConfigError(
             f'expected a number of bytes, or text such as "256MB" or "1GiB", got {value!r}',

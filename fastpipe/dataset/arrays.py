@@ -101,7 +101,8 @@ class ArrayReader:
             shape = _fixed_shape(self._field.shape)
             slot = ring.take((count, self._bytes_of(shape)))
             batch_shape = (count, *shape)
-            return ArrayBatch(slot, dtype, batch_shape), np.arange(count)
+            batch = ArrayBatch(slot, dtype, batch_shape)
+            return batch, np.arange(count)
 
         if self._form == "list":
             # A row is a number.
@@ -162,7 +163,8 @@ class ArrayReader:
         out = np.empty(self._bytes_of(shape), np.uint8)
         if out.size:
             pictures.read_array(sample, record, array_record, out)
-        return numbers_of(torch.from_numpy(out), self._field.dtype).view(shape)
+        numbers = numbers_of(torch.from_numpy(out), self._field.dtype)
+        return numbers.view(shape)
 
 
 def _fixed_shape(shape: tuple[int | None, ...]) -> tuple[int, ...]:

@@ -96,8 +96,9 @@ def parse_ids(given: Any, count: int, expected: str) -> Int64s:
     if numbers.ndim == 0:  # shown itself, since a single value is short
         raise ConfigError(f"{expected}; got {numbers.tolist()!r}")
     # An empty list becomes an array of float64, and is a choice of no sample.
-    is_whole = len(numbers) == 0 or numbers.dtype.kind in "iu"
-    if numbers.ndim != 1 or not is_whole:
+    is_integer = numbers.dtype.kind in "iu"
+    is_choice = is_integer or len(numbers) == 0
+    if numbers.ndim != 1 or not is_choice:
         raise ConfigError(f"{expected}; got {numbers.dtype} of shape {numbers.shape}")
     is_outside = (numbers < 0) | (numbers >= count)
     wrong = numbers[is_outside]

@@ -125,7 +125,9 @@ class DerivedColumn:
         if self._ids is not None:
             ids = self._ids[ids]
         values = self._column.take(ids)
-        return values if self._function is None else self._function(values)
+        if self._function is None:
+            return values
+        return self._function(values)
 
 
 class Column(np.lib.mixins.NDArrayOperatorsMixin):
@@ -219,20 +221,24 @@ def _parse_ids(key: Any, count: int) -> Int64s:
         IndexError: it is out of range, or no index of samples.
     """
     if isinstance(key, slice):
-        return np.arange(*key.indices(count), dtype=np.int64)
+        start, stop, step = key.indices(count)
+        return np.arange(start, stop, step, dtype=np.int64)
     array = np.asarray(key)
-    if array.dtype == np.bool_ and array.shape == (count,):
+    is_mask = array.dtype == np.bool_ and array.shape == (count,)
+    if is_mask:
         return np.flatnonzero(array)
     # An empty list is an array of floats, and a valid choice of no samples.
     is_integer = array.dtype.kind in "iu"
-    if array.ndim > 1 or (array.size and not is_integer):
+    is_choice = is_integer or array.size == 0
+    if array.ndim > 1 or not is_choice:
         raise _index_error(key, count)
     ids = array.astype(np.int64)
     is_outside = (ids < -count) | (ids >= count)
     if bool(is_outside.any()):
         raise _index_error(key, count)
     # Negative numbers count from the end.
-    return np.where(ids < 0, ids + count, ids)
+    is_from_end = ids < 0
+    return np.where(is_from_end, ids + count, ids)
 
 
 def _index_error(key: Any, count: int) -> IndexError:

@@ -131,12 +131,14 @@ class Cropping:
 
     def plan(self, ids: Int64s, samples: Int64s, records: Records) -> BatchPlan:
         """The plan of n samples: (n,) their ids, numbers in the index, and records."""
+
+        def name_sample(position: int) -> str:
+            return f"sample {ids[position]}"
+
         draws = self.name_draws(samples)
         widths = records["width"].astype(np.int64)
         heights = records["height"].astype(np.int64)
-        crops, flips = self.plan_rows(
-            widths, heights, draws, name=lambda position: f"sample {ids[position]}"
-        )
+        crops, flips = self.plan_rows(widths, heights, draws, name=name_sample)
         valid = np.ones(len(ids), np.bool_)
         row_names = names_of_rows(self.crop, draws.numbers)
         return BatchPlan(

@@ -25,7 +25,7 @@ from fastpipe.dataset.field_classes import check_fields_agree, check_fields_alon
 from fastpipe.dataset.fields import sample_fields
 from fastpipe.dataset.folding import assign_parts, warn_of_missing_classes
 from fastpipe.dataset.format.fields import check_name
-from fastpipe.dataset.format.parts import starts_of
+from fastpipe.dataset.format.parts import parts_of, starts_of
 from fastpipe.dataset.joining import join_selections
 from fastpipe.dataset.relabelling import (
     check_field_classes,
@@ -600,7 +600,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             return self
         content = self.content
         # (n,) the share of each sample, and (shares,) how many samples of it were chosen.
-        share_of = np.searchsorted(content.starts, ids, side="right") - 1
+        share_of = parts_of(content.starts, ids)
         counts = np.bincount(share_of, minlength=len(content.weights))
         if not counts.all():
             share = ""

@@ -146,7 +146,9 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
             pairs.append((key, value))
     if not pairs:
         # One name that is not in a list; a comma alone makes a tuple.
-        meant = f"; write fields=({fields!r},)" if isinstance(fields, str) else ""
+        meant = ""
+        if isinstance(fields, str):
+            meant = f"; write fields=({fields!r},)"
         raise ConfigError(
             f"fields: expected names, for example {known[:2]!r}, or keys and names, "
             f"{{'pixel_values': 'image', 'labels': 'label'}}; got {fields!r}{meant}"
@@ -393,9 +395,11 @@ class FieldReader:
 
     def _read_plain(self, name: str, plan: BatchPlan, seed: int, epoch: int) -> Any:
         """The values of a column of numbers, classes or texts: an array or a list."""
-        values = self._plain[name].take(plan.ids)
+        column = self._plain[name]
+        values = column.take(plan.ids)
         if name in self._class_counts:
-            return to_multi_hot(values, self._class_counts[name])
+            class_count = self._class_counts[name]
+            return to_multi_hot(values, class_count)
         request = self.options[name]
         if isinstance(request, Text):
             return draw_texts(request, values, seed=seed, epoch=epoch, names=plan.names)
@@ -427,7 +431,8 @@ class FieldReader:
                 if rows_per_sample > 1:
                     shape_of_row = array.shape[1:]
                     array = array.reshape(len(plan), rows_per_sample, *shape_of_row)
-                values.arrays[f"{number}.{name}"] = array
+                entry = f"{number}.{name}"
+                values.arrays[entry] = array
 
     def _read_places(
         self, view_plan: BatchPlan, crop: Crop | WholeImages | None
@@ -469,10 +474,12 @@ class FieldReader:
             for number, view in enumerate(plan.views):
                 # (rows, height, width) or (rows, height, width, channels); see Crops.slot_shape
                 shape = (*view.crops.slot_shape(), *pixel_shape)
-                slots[f"{number}.{name}"] = np.empty(shape, dtype)
+                entry = f"{number}.{name}"
+                slots[entry] = np.empty(shape, dtype)
         for name, reader in self.maps.items():
             for number, view in enumerate(plan.views):
-                slots[f"{number}.{name}"] = reader.slot(view)
+                entry = f"{number}.{name}"
+                slots[entry] = reader.slot(view)
         return slots
 
     def begin(

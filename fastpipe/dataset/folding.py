@@ -141,7 +141,9 @@ def _group_hashes(data: BaseDataset, groups: Any) -> Uint64s:
         f"these for each of {len(data):,} samples"
     )
     check_index(data, "fold: groups", groups)
-    column = data.column(groups) if isinstance(groups, str) else groups
+    column = groups
+    if isinstance(groups, str):
+        column = data.column(groups)
     values = to_array(column, expected)
     if values.shape != (len(data),):
         raise ConfigError(f"{expected}; got an array of shape {values.shape}")
@@ -227,12 +229,14 @@ def _balance_groups(
     sample_counts = np.zeros(count, dtype=np.int64)
     parts = np.empty(len(unit_sizes), dtype=np.int64)
     for unit in np.lexsort((draws, -unit_sizes)).tolist():
-        samples = by_unit[bounds[unit] : bounds[unit + 1]]
+        first, end = bounds[unit : unit + 2]
+        samples = by_unit[first:end]
         classes, counts = np.unique(class_of[samples], return_counts=True)
         # (parts,) how much each part has of the unit's classes, weighed by the unit's samples.
         shares = class_shares[:, classes] @ counts
         # The part with the least; of parts with equal shares the one with the fewest samples.
-        part = int(np.lexsort((sample_counts, shares))[0])
+        parts_in_order = np.lexsort((sample_counts, shares))
+        part = int(parts_in_order[0])
         parts[unit] = part
         class_shares[part, classes] += counts / class_sizes[classes]
         sample_counts[part] += unit_sizes[unit]

@@ -89,7 +89,8 @@ def _join_samples(parts: Sequence[BaseDataset]) -> Int64s | None:
     samples = []
     for part, first_number in zip(parts, first_numbers, strict=False):
         ids = np.arange(len(part), dtype=np.int64)
-        samples.append(part.content.numbers(ids) + first_number)
+        numbers_in_part = part.content.numbers(ids)
+        samples.append(numbers_in_part + first_number)
     return np.concatenate(samples)
 
 
@@ -104,7 +105,8 @@ def _join_labels(
     # Datasets without such labels have those of their index. All are renumbered by the tables.
     columns = []
     for part, table in zip(parts, label_tables, strict=True):
-        columns.append(DerivedColumn(part.open_column("label"), table.__getitem__))
+        old_labels = part.open_column("label")
+        columns.append(DerivedColumn(old_labels, table.__getitem__))
     return _join_columns("label", columns, starts)
 
 
@@ -145,7 +147,8 @@ def _join_columns(
         )
     if isinstance(no_rows[0], np.ndarray):
         # A batch may have rows of several datasets, and an array has one dtype.
-        to_dtype = partial(np.asarray, dtype=np.result_type(*no_rows))
+        common_dtype = np.result_type(*no_rows)
+        to_dtype = partial(np.asarray, dtype=common_dtype)
         columns = [DerivedColumn(column, to_dtype) for column in columns]
     return JoinedColumn(starts, columns)
 

@@ -113,7 +113,8 @@ class MapReader:
         """
         shape: tuple[int, ...] = tuple(map_record["shape"].tolist())
         dtype = numpy_dtype(self.form.dtype)
-        out = np.empty(int(np.prod(shape)) * dtype.itemsize, np.uint8)
+        value_count = int(np.prod(shape))
+        out = np.empty(value_count * dtype.itemsize, np.uint8)
         pictures.read_array(sample, record, map_record, out)
         return out.view(dtype).reshape(shape)
 
@@ -133,19 +134,23 @@ class MapReader:
             map_record: of the map.
         """
         by_row = plan.by_row()
-        records = np.array([map_record] * len(by_row))
-        tasks = map_tasks(by_row, records, self._header_bytes(records))
-        shape = (len(by_row), *size, self.form.channels)
+        row_count = len(by_row)
+        records = np.array([map_record] * row_count)
+        header_bytes = self._header_bytes(records)
+        tasks = map_tasks(by_row, records, header_bytes)
+        shape = (row_count, *size, self.form.channels)
         images = np.empty(shape, numpy_dtype(self.form.dtype))
         slot = Slot(images, True, plan.crops.rendering, self.form)
-        rows = pictures.fill_slot(int(plan.samples[0]), tasks, slot)
+        sample = int(plan.samples[0])
+        rows = pictures.fill_slot(sample, tasks, slot)
         if not self.has_channels:
             rows = rows[..., 0]
         return rows[0] if len(rows) == 1 else rows
 
     def _header_bytes(self, records: NDArray[np.void]) -> Int64s:
         item_bytes = numpy_dtype(self.form.dtype).itemsize
-        value_bytes = records["shape"].astype(np.int64).prod(axis=1) * item_bytes
+        shapes = records["shape"].astype(np.int64)  # (n, axes)
+        value_bytes = shapes.prod(axis=1) * item_bytes
         header_bytes: Int64s = records["size"] - value_bytes
         return header_bytes
 

@@ -194,14 +194,16 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
         for inner_weight in inner_weights:
             weights.append(part_weight * inner_weight / total)
     # So written, a sum that is no number is refused, too.
-    if not sum(weights) < _MAX_TOTAL:
+    weight_sum = sum(weights)
+    if not weight_sum < _MAX_TOTAL:
         raise ConfigError(
-            f"mix: expected weights with a sum below {_MAX_TOTAL:g}, got {sum(weights):g}; divide "
+            f"mix: expected weights with a sum below {_MAX_TOTAL:g}, got {weight_sum:g}; divide "
             "them all by the largest one"
         )
 
     # Its shares become shares of the whole. `first_ids` has one more: the number of all samples.
-    first_ids = starts_of([len(part) for part in parts])
+    sample_counts = [len(part) for part in parts]
+    first_ids = starts_of(sample_counts)
     starts = []
     for part, first_id in zip(parts, first_ids, strict=False):
         starts_of_part = part.content.starts[:-1]

@@ -36,7 +36,8 @@ def page(data: BaseDataset) -> str:
         lines.append(f"mixed {weights}")
     fields = []
     for name, field in data.fields.items():
-        fields.append(f"{escape(name)} ({field.kind})")
+        shown_name = escape(name)
+        fields.append(f"{shown_name} ({field.kind})")
     if fields:
         lines.append(f"fields: {', '.join(fields)}")
     text = "<br>".join(lines)
@@ -45,9 +46,11 @@ def page(data: BaseDataset) -> str:
 
 
 def _describe_classes(data: BaseDataset) -> str:
-    counts = list(zip(data.classes, data.class_counts, strict=True))
-    texts = [f"{escape(name)} ({count:,})" for name, count in counts]
-    return f"{len(counts):,} classes: {first_names(texts, _MAX_CLASSES)}"
+    texts = []
+    for name, count in zip(data.classes, data.class_counts, strict=True):
+        texts.append(f"{escape(name)} ({count:,})")
+    first_texts = first_names(texts, _MAX_CLASSES)
+    return f"{len(texts):,} classes: {first_texts}"
 
 
 def _figures(data: BaseDataset) -> Iterator[str]:
@@ -97,11 +100,13 @@ def _figure(image: str, name: str, *, width: int) -> str:
 
 def _image(pictures: Pictures, plan: BatchPlan, size: tuple[int, int]) -> str:
     """The tag of a picture, or of its error."""
-    shape = f'height="{size[0]}" width="{size[1]}"'
+    height, width = size
+    shape = f'height="{height}" width="{width}"'
     try:
         row = pictures.rows(plan, size, exact=False)[0]
         jpeg = encode_jpeg(row, quality=85, sampling="444")
     except SampleError as problem:
-        return f'<img {shape} alt="damaged" title="{escape(str(problem))}">'
+        message = escape(str(problem))
+        return f'<img {shape} alt="damaged" title="{message}">'
     data = base64.b64encode(jpeg).decode()
     return f'<img {shape} src="data:image/jpeg;base64,{data}">'

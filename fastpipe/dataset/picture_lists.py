@@ -58,7 +58,8 @@ class PictureListReader:
         ragged: Ragged = self._column.take(plan.ids)
         # (M,) each: the sample of a picture, and its number there.
         samples = row_of_values(ragged)
-        numbers = np.arange(len(samples)) - ragged.offsets[samples]
+        first_pictures = ragged.offsets[samples]
+        numbers = np.arange(len(samples)) - first_pictures
         records = ragged.values
         picture_plan = epoch_plan.plan_pictures(plan, samples, numbers, records)
 
@@ -75,9 +76,11 @@ class PictureListReader:
             rows_per_picture = view.rows_per_sample
             row_records = np.repeat(records, rows_per_picture)
             job = engine.submit_field(view.by_row(), row_records, slot, exact=exact)
-            jobs.append((job, np.repeat(samples, rows_per_picture)))
+            sample_of_row = np.repeat(samples, rows_per_picture)
+            jobs.append((job, sample_of_row))
         is_flat = self._form == "flat"
-        return PictureListBatch(slots, row_sizes, ragged.offsets, is_flat), jobs
+        batch = PictureListBatch(slots, row_sizes, ragged.offsets, is_flat)
+        return batch, jobs
 
     def records_of(self, ids: Int64s) -> Ragged:
         """The records of samples, for `read`. DatasetError: one is impossible."""

@@ -46,7 +46,9 @@ class Pixels:
     @property
     def augment(self) -> Augment | None:
         """Turns batches of integers into this dtype; None: they have it already."""
-        return None if _BITS[self.dtype] else Augment(mean=None, std=None)
+        if _BITS[self.dtype]:
+            return None
+        return Augment(mean=None, std=None)
 
     def form(self, data: BaseDataset) -> PixelForm:
         """The form that pictures of this dataset are decoded to.
@@ -106,6 +108,7 @@ def _count_forms_of(data: BaseDataset) -> Counter[PixelForm]:
         return Counter(data.index.form_counts)
     form_counts = Counter[PixelForm]()
     for ids in spans(len(data)):
-        records = data.index.records_of(data.content.numbers(ids))
+        numbers = data.content.numbers(ids)
+        records = data.index.records_of(numbers)
         form_counts += count_forms(records)
     return form_counts

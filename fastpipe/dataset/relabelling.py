@@ -53,8 +53,9 @@ def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
         if isinstance(given, torch.Tensor):
             given = given.detach().cpu()
         check_index(data, method, given)
+        expected = f"{method}: expected rows of one shape"
         # A copy, since the user may change the array later.
-        array = to_array(given, f"{method}: expected rows of one shape").copy()
+        array = to_array(given, expected).copy()
         # pandas keeps texts in arrays of objects.
         if array.dtype == object:
             values = array.ravel().tolist()
@@ -108,7 +109,8 @@ def choose_classes(data: BaseDataset, classes: object) -> tuple[Int64s, list[int
     labels = data.open_column("label")
     ids = []
     for span in spans(len(data)):
-        new_labels_of_span = new_labels[labels.take(span)]
+        old_labels = labels.take(span)
+        new_labels_of_span = new_labels[old_labels]
         is_chosen = new_labels_of_span != NO_LABEL
         ids.append(span[is_chosen])
     return np.concatenate(ids), new_labels[:-1].tolist()
@@ -128,7 +130,9 @@ def _name_of_label(data: BaseDataset, value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         return None
     label = int(value)
-    return data.classes[label] if 0 <= label < len(data.classes) else None
+    if 0 <= label < len(data.classes):
+        return data.classes[label]
+    return None
 
 
 def parse_class_list(data: BaseDataset, classes: object) -> tuple[list[str], list[int]]:
@@ -267,7 +271,10 @@ def with_user_labels(
             )
     if column.rows.dtype.kind == "U":
         column, classes = _labels_of_names(column, classes)
-    names = data.classes if classes is None else [str(name) for name in classes]
+    if classes is None:
+        names = data.classes
+    else:
+        names = [str(name) for name in classes]
     _check_labels(column, names)
 
     selection = data._selection
@@ -322,13 +329,18 @@ def _warn_of_order_of_keys(data: BaseDataset, new: DerivedColumn) -> None:
 
 def _share_that_follows(labels: Int64s, new_labels: Int64s) -> float:
     """The share of samples whose new label is the most frequent one of their old label."""
-    num_new = int(new_labels.max()) + 2  # with NO_LABEL, which is -1
-    pairs = (labels + 1) * num_new + (new_labels + 1)
+    # With NO_LABEL, which is -1.
+    num_new = int(new_labels.max()) + 2
     num_old = int(labels.max()) + 2
-    if num_old * num_new > _MOST_PAIRS:
+    num_pairs = num_old * num_new
+    if num_pairs > _MOST_PAIRS:
         return 1.0
-    counts = np.bincount(pairs, minlength=num_old * num_new)
-    return float(counts.reshape(num_old, num_new).max(axis=1).sum() / len(labels))
+    # A number for each pair of an old and a new label.
+    pairs = (labels + 1) * num_new + (new_labels + 1)
+    counts = np.bincount(pairs, minlength=num_pairs)
+    counts_by_label = counts.reshape(num_old, num_new)
+    num_following = counts_by_label.max(axis=1).sum()
+    return float(num_following / len(labels))
 
 
 def _labels_of_names(
@@ -336,7 +348,10 @@ def _labels_of_names(
 ) -> tuple[UserColumn, Sequence[str]]:
     """Names of classes, one for each sample -> numbers, and all names."""
     sample_names = column.rows.tolist()
-    names = sorted(set(sample_names)) if classes is None else list(classes)
+    if classes is None:
+        names = sorted(set(sample_names))
+    else:
+        names = list(classes)
     label_by_name = {name: label for label, name in enumerate(names)}
     for name in sample_names:
         if name not in label_by_name:
@@ -357,7 +372,8 @@ def _check_labels(column: UserColumn, names: Sequence[str]) -> None:
     low = int(rows.min())
     high = int(rows.max())
     if low < NO_LABEL or high >= len(names):
+        wrong_label = low if low < NO_LABEL else high
         raise ConfigError(
             f"with_labels: expected labels from -1 to {len(names) - 1}, of {len(names)} classes, "
-            f"got {low if low < NO_LABEL else high}; pass classes=, the names of all classes"
+            f"got {wrong_label}; pass classes=, the names of all classes"
         )

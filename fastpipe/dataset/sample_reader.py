@@ -104,7 +104,11 @@ class SampleFormat:
             "cropped": self.cropping,
             "with_pixels": self.pixels,
         }
-        return [method for method, value in values.items() if value is not None]
+        methods = []
+        for method, value in values.items():
+            if value is not None:
+                methods.append(method)
+        return methods
 
     def __repr__(self) -> str:
         """The options that are not the default, each after a comma."""
@@ -131,7 +135,9 @@ class SampleReader:
         self._content = data.content
         self._cropping = sample_format.cropping
         self._pixels = sample_format.pixels
-        form = None if self._pixels is None else self._pixels.form(data)
+        form = None
+        if self._pixels is not None:
+            form = self._pixels.form(data)
         self._pictures = Pictures(data.index, form)
         self._transform = sample_format.adapt_transform()
         # Shown with an error of the transform: it may expect Pillow's images.
@@ -167,8 +173,9 @@ class SampleReader:
         # Of a dataset behind a URL, all samples are fetched at a time.
         with self._pictures.fetched(numbers):
             if self._fields is not None:
-                for position, sample in enumerate(self._read_dicts(plan, self._fields)):
-                    samples.append(self._apply_transform(sample, ids[position]))
+                dicts = self._read_dicts(plan, self._fields)
+                for sample_id, sample in zip(ids, dicts, strict=True):
+                    samples.append(self._apply_transform(sample, sample_id))
             else:
                 for position, label in enumerate(plan.labels.tolist()):
                     image = self._decode(plan, position)
@@ -323,8 +330,9 @@ class SampleReader:
             )
         yield options.name, tensors
         if placed.labels is not None:
-            labels = split_by_row(placed.labels, placed.rows, plan)
-            yield f"{options.name}_labels", [torch.from_numpy(row) for row in labels]
+            labels_of_rows = split_by_row(placed.labels, placed.rows, plan)
+            labels = [torch.from_numpy(row_labels) for row_labels in labels_of_rows]
+            yield f"{options.name}_labels", labels
 
     def _read_array(
         self,
@@ -402,7 +410,9 @@ class SampleReader:
             pixels = self._pictures.field_row(
                 part, cropping.size, field_record, exact=cropping.exact, mask=is_mask
             )
-        return tv_tensor("Mask", pixels) if is_mask else as_image(pixels)
+        if is_mask:
+            return tv_tensor("Mask", pixels)
+        return as_image(pixels)
 
     def _empty_picture(
         self, plan: BatchPlan, record: np.void, is_mask: bool

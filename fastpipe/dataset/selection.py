@@ -108,7 +108,9 @@ class StoredColumn:
     def _field_column(self) -> Any:
         """The open files of a field; None: the name is not that of a field."""
         index = self._selection.index
-        return index.column(self._name) if self._name in index.fields else None
+        if self._name in index.fields:
+            return index.column(self._name)
+        return None
 
     @cached_property
     def _source_paths(self) -> SourcePaths:

@@ -32,4 +32,7 @@ def arrays_in_slot(
         return numbers.view(arrays.shape)
     counts = [math.prod(shape) for shape in arrays.shapes]
     parts = torch.split(numbers, counts)
-    return [part.view(shape) for part, shape in zip(parts, arrays.shapes, strict=True)]
+    tensors = []
+    for part, shape in zip(parts, arrays.shapes, strict=True):
+        tensors.append(part.view(shape))
+    return tensors

@@ -158,7 +158,9 @@ def _find_place(patch: _Patch, scale: float) -> tuple[int, int]:
     y = patch.crop_box[1] * scale
     top = round(y)
     left = round(x)
-    if abs(top - y) > 1e-3 or abs(left - x) > 1e-3:
+    is_between_rows = abs(top - y) > 1e-3
+    is_between_columns = abs(left - x) > 1e-3
+    if is_between_rows or is_between_columns:
         raise ConfigError(
             f"GridAggregator: the patch at x={patch.crop_box[0]:g}, y={patch.crop_box[1]:g} begins "
             f"at x={x:g}, y={y:g} of the outputs, between two of them; pass a stride and images "
@@ -173,9 +175,15 @@ def _make_window(name: str, outputs: torch.Tensor) -> torch.Tensor:
     height, width = outputs.shape[2:]
     if name == "mean":
         return torch.ones(height, width, device=outputs.device)
-    columns = torch.hann_window(width + 2, periodic=False, device=outputs.device)[1:-1]
-    rows = torch.hann_window(height + 2, periodic=False, device=outputs.device)[1:-1]
+    columns = _inner_hann(width, outputs.device)
+    rows = _inner_hann(height, outputs.device)
     return rows[:, None] * columns
+
+
+def _inner_hann(length: int, device: torch.device) -> torch.Tensor:
+    """(length,) float32: a Hann window without its ends, which are 0."""
+    window = torch.hann_window(length + 2, periodic=False, device=device)
+    return window[1:-1]
 
 
 class _WeightedSum:
@@ -199,12 +207,15 @@ class _WeightedSum:
     ) -> None:
         top, left = place
         # A patch of an image smaller than itself is padded at the right and below.
-        height = min(output.shape[1], self._sum.shape[1] - top)
-        width = min(output.shape[2], self._sum.shape[2] - left)
+        _, patch_height, patch_width = output.shape
+        _, image_height, image_width = self._sum.shape
+        height = min(patch_height, image_height - top)
+        width = min(patch_width, image_width - left)
         rows = slice(top, top + height)
         columns = slice(left, left + width)
         weights = weights[:height, :width]
-        self._sum[:, rows, columns] += output[:, :height, :width] * weights
+        visible = output[:, :height, :width]
+        self._sum[:, rows, columns] += visible * weights
         self._weights[rows, columns] += weights
 
     def mean(self) -> torch.Tensor:

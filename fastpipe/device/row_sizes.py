@@ -20,14 +20,14 @@ def split_rows(pixels: torch.Tensor, row_sizes: Int64s) -> list[torch.Tensor]:
         row_sizes: (rows, 2) height and width.
     """
     areas = row_sizes.prod(axis=1).tolist()
+    pixels_of_rows = torch.split(pixels, areas)
     rows = []
-    for row, (height, width) in zip(
-        torch.split(pixels, areas), row_sizes.tolist(), strict=True
-    ):
+    for row, (height, width) in zip(pixels_of_rows, row_sizes.tolist(), strict=True):
         if pixels.ndim == 3:
             rows.append(row.view(height, width))
         else:
-            rows.append(row.view(height, width, -1).permute(2, 0, 1))
+            image_hwc = row.view(height, width, -1)
+            rows.append(image_hwc.permute(2, 0, 1))
     return rows
 
 
@@ -38,7 +38,8 @@ def stack_or_split(pixels: torch.Tensor, row_sizes: Int64s) -> Any:
     if len(row_sizes) == 0 or (row_sizes != row_sizes[0]).any():
         return split_rows(pixels, row_sizes)
     height, width = row_sizes[0].tolist()
-    return pixels.view(len(row_sizes), height, width, -1).permute(0, 3, 1, 2)
+    images_nhwc = pixels.view(len(row_sizes), height, width, -1)
+    return images_nhwc.permute(0, 3, 1, 2)
 
 
 def split_list(rows: list[torch.Tensor], counts: list[int]) -> list[list[torch.Tensor]]:

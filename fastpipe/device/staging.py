@@ -22,7 +22,8 @@ def pack(arrays: Arrays, allocate: Callable[[tuple[int, ...]], Uint8s]) -> Uint8
     buffer = allocate((size_bytes,))
     for offset, array in zip(offsets, arrays.values(), strict=True):
         if array.size:
-            part = buffer[offset : offset + array.nbytes]
+            end = offset + array.nbytes
+            part = buffer[offset:end]
             # A view of these bytes as the array, through which it is copied.
             copy = part.view(array.dtype).reshape(array.shape)
             copy[...] = array
@@ -39,7 +40,8 @@ def unpack(buffer: torch.Tensor, like: Arrays) -> dict[str, torch.Tensor]:
         empty = np.empty(0, dtype=array.dtype)
         dtype = torch.from_numpy(empty).dtype
         if array.size:
-            part = buffer[offset : offset + array.nbytes]
+            end = offset + array.nbytes
+            part = buffer[offset:end]
             tensors[name] = part.view(dtype).view(array.shape)
         else:
             # An array without elements has no bytes in the buffer.

@@ -404,7 +404,8 @@ def stream_of(device: object) -> Stream:
     if all(hasattr(backend, name) for name in _SIDE_STREAM_PARTS):
         return SideStream(indexed_device, backend)
     # An event is of the current device, so with several devices it may be of another one.
-    return Stream(indexed_device, backend if count == 1 else None)
+    event_backend = backend if count == 1 else None
+    return Stream(indexed_device, event_backend)
 
 
 def _describe_missing(kind: str, backend: Any) -> str | None:

@@ -269,13 +269,13 @@ class Transfer:
         ):
             rows, _, _ = view_plan.crops.slot_shape()
             hosts.append(torch.from_numpy(images)[:rows])
-        array_slots = {}
+        array_slots = []
+        host_slots = {}
         if batch.fields is not None:
             for name, arrays_of_field in batch.fields.array_batches.items():
-                array_slots[name] = arrays_of_field.slot
-        host_slots = {
-            name: torch.from_numpy(slot) for name, slot in array_slots.items()
-        }
+                slot = arrays_of_field.slot
+                array_slots.append(slot)
+                host_slots[name] = torch.from_numpy(slot)
         if not self._stream.copies:
             mark = self._stream.mark()
             views = [host.permute(0, 3, 1, 2) for host in hosts]
@@ -289,7 +289,7 @@ class Transfer:
         views = [copy(host).permute(0, 3, 1, 2) for host in hosts]
         slots = {name: copy(host) for name, host in host_slots.items()}
         copied = self._stream.mark()
-        host_memory = (*batch.views, buffer, *array_slots.values())
+        host_memory = (*batch.views, buffer, *array_slots)
         self._copying.append((copied, host_memory))
         tensors = unpack(small, arrays)
         return _Copies(views, tensors, slots, first, copied)

@@ -40,7 +40,9 @@ _MAX_LETTERS = 500
 
 def is_worker_gone(ending: Ending) -> bool:
     """Whether an error was raised because a worker is gone."""
-    return bool(ending.exits) or any(word in ending.text for word in _GONE)
+    if ending.exits:
+        return True
+    return any(word in ending.text for word in _GONE)
 
 
 def explain_ending(
@@ -174,7 +176,9 @@ def _report_worker_gone(
     if samples:
         symptom += f", at sample {samples}"
     # A signal such as SIGSEGV leaves the stack in the file of the process.
-    where = find_fatal_line(death.pid, folder) if folder is not None else ""
+    where = ""
+    if folder is not None:
+        where = find_fatal_line(death.pid, folder)
     # The kernel sends SIGBUS for a page of /dev/shm that it cannot provide.
     if death.signal == "SIGBUS":
         return SMALL_SHARED_MEMORY.make_finding(symptom, where or observation.made_at)
@@ -211,7 +215,8 @@ def _parse_death(ending: Ending) -> _Death:
     pid = int(pid_match[1]) if pid_match else 0
     for value, name in signals.items():
         # torch's words, with the C library's for the signal
-        if f"signal: {signal.strsignal(value)}" in ending.text:
+        description = signal.strsignal(value)
+        if f"signal: {description}" in ending.text:
             return _Death(pid, f"was ended by {name}", name)
     code_match = _EXIT_CODE.search(ending.text)
     if code_match:

@@ -131,15 +131,17 @@ def measure_steady(
     first_batch = samples[0][0]
     last_batch = samples[-1][0]
     third = (last_batch - first_batch) / 3
-    later = [
-        (batch, number) for batch, number in samples if batch - first_batch >= third
-    ]
+    later = []
+    for batch, number in samples:
+        if batch - first_batch >= third:
+            later.append((batch, number))
     begin, _ = later[0]
     batch_count = max(last_batch - begin, 1)
     quarters: list[list[int]] = [[], [], [], []]
     for batch, number in later:
-        quarter_index = min(4 * (batch - begin) // batch_count, 3)
-        quarters[quarter_index].append(number)
+        index = 4 * (batch - begin) // batch_count
+        quarter = quarters[min(index, 3)]
+        quarter.append(number)
     if len(later) < least_count or not all(quarters):
         return 0, 0.0
     # A median ignores the peaks of single batches.

@@ -67,7 +67,9 @@ def diagnose_loaders(
         program = by_pid.get(observation.facts["pid"], Program())
         errors = list(observation.errors)
         if observation.num_workers:
-            errors += [ending for ending in program.errors if is_worker_gone(ending)]
+            for ending in program.errors:
+                if is_worker_gone(ending):
+                    errors.append(ending)
         if errors:
             program.errors.clear()
         findings: list[Finding] = []

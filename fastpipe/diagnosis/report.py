@@ -98,7 +98,9 @@ class Diagnosis:
             for name, value in self.options.items()
             if value is not None
         )
-        where = f"{readable(self.made_at)}: " if self.made_at else ""
+        where = ""
+        if self.made_at:
+            where = f"{readable(self.made_at)}: "
         yield Text(f"{where}DataLoader({arguments})")
         yield Text(self.summary)
         threads = (
@@ -257,7 +259,8 @@ def _make_stages_table(stages: Stages) -> RenderableType:
         making_s = loop_s
     add("dataset", maker, stages.dataset_s, making_s)
     add("collate", maker, stages.collate_s, making_s)
-    add("transfer" if stages.working_workers else "pinning", "loop", stages.transfer_s)
+    transfer = "transfer" if stages.working_workers else "pinning"
+    add(transfer, "loop", stages.transfer_s)
     add("wait", "loop", stages.wait_s, loop_s)
     add("step", "loop", stages.step_s, loop_s)
     add("first batch of an epoch", "loop", stages.start_s)

@@ -217,7 +217,8 @@ class _Run:
         workers = getattr(self._iterator, "_workers", [])
         known = [*workers, *self._watch.starting]
         known_pids = {getattr(process, "pid", None) for process in known}
-        worker_pids = {pid for pid in list_children(os.getpid()) if pid in known_pids}
+        children = list_children(os.getpid())
+        worker_pids = {pid for pid in children if pid in known_pids}
         self._stacks += stuck.collect_stacks(observation, self._folder, worker_pids)
         finding = stuck.explain_stall(observation, self._folder, self._stacks, waited_s)
         self._findings.append(finding)

@@ -58,7 +58,9 @@ class Stages:
 def measure_stages(observation: Observation) -> Stages | None:
     """Measures the time of each stage; None before the first batch."""
     batches = observation.batches
-    fetches = [fetch for worker in observation.workers for fetch in worker.fetches]
+    fetches = []
+    for worker in observation.workers:
+        fetches += worker.fetches
     if not batches or not fetches:
         return None
     # The first batch of each worker comes when the worker has started, so it belongs to the start
@@ -209,7 +211,9 @@ def _measure_pinning_s(observation: Observation) -> float | None:
     is_pinned = observation.facts["pin_memory"] and observation.facts["accelerator"]
     if not is_pinned:
         return None
-    fetches = [fetch for worker in observation.workers for fetch in worker.fetches]
+    fetches = []
+    for worker in observation.workers:
+        fetches += worker.fetches
     rest_s = []
     # An error may leave a batch that was made and never came.
     for batch, fetch in zip(observation.batches, fetches, strict=False):

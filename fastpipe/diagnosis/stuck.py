@@ -97,11 +97,13 @@ def list_busy_workers(observation: Observation, folder: Path) -> list[BusyWorker
     """Lists the workers that are making a batch, the longest first."""
     busy = []
     for worker in observation.workers:
-        for path in folder.glob(f"worker-*-{worker.number}-{worker.pid}.state"):
+        pattern = f"worker-*-{worker.number}-{worker.pid}.state"
+        for path in folder.glob(pattern):
             state = read_state(str(path))
-            if state is not None and state.stage in _FUNCTIONS:
-                busy_s = time.monotonic() - state.since_s
-                busy.append(BusyWorker(worker, state.stage, state.sample, busy_s))
+            if state is None or state.stage not in _FUNCTIONS:
+                continue
+            busy_s = time.monotonic() - state.since_s
+            busy.append(BusyWorker(worker, state.stage, state.sample, busy_s))
     return sorted(busy, key=lambda entry: -entry.busy_s)
 
 

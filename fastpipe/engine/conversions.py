@@ -224,6 +224,8 @@ class Conversions:
                 row = self._worker.queue.get_nowait()
             except Empty:
                 return
-            future = row.future() if isinstance(row, _Row) else None
+            if not isinstance(row, _Row):
+                continue
+            future = row.future()
             if future is not None:
                 future.cancel()

@@ -58,7 +58,9 @@ class EngineFacts:
 def read_engine_facts() -> EngineFacts:
     """Reads what the engine was built with and which instructions this machine has for it."""
     number = int(_engine.LIBJPEG_TURBO_VERSION)  # 2001005 is 2.1.5
-    version = f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+    major, rest = divmod(number, 1_000_000)
+    minor, patch = divmod(rest, 1000)
+    version = f"{major}.{minor}.{patch}"
     decode = "baseline" if "baseline" in _engine.decode_methods() else "libjpeg"
     # The best kernels of this machine are the last ones.
     resize = _engine.resize_kernels()[-1]
@@ -310,7 +312,9 @@ class Engine:
         """
 
         def start(rows: NDArray[np.intp], where: Where | None = None) -> Job:
-            row_tasks = tasks if where is None else _moved(tasks, rows, where)
+            row_tasks = tasks
+            if where is not None:
+                row_tasks = _moved(tasks, rows, where)
             # Masks and second pictures need no conversion.
             if self._conversions is None or is_field:
                 return Job(self._submit_tasks(row_tasks[rows], slots), rows)

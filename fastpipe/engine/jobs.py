@@ -130,7 +130,10 @@ class ConvertingJob(Job):
 
     def errors(self) -> list[tuple[int, Reason]]:
         refused = self._refused or set()
-        failed = {row: reason for row, reason in super().errors() if row not in refused}
+        failed: dict[int, Reason] = {}
+        for row, engine_reason in super().errors():
+            if row not in refused:
+                failed[row] = engine_reason
         for row, future in self._conversion_by_row.items():
             reason = _CANCELLED if future.cancelled() else future.result()
             if reason is not None:
@@ -138,7 +141,8 @@ class ConvertingJob(Job):
 
         # These could be converted: in later epochs they are from the start.
         converted_rows = sorted(refused - failed.keys())
-        self._conversions.needed[self._samples[converted_rows]] = True
+        converted_samples = self._samples[converted_rows]
+        self._conversions.needed[converted_samples] = True
         return sorted(failed.items())
 
 

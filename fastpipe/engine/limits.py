@@ -40,7 +40,8 @@ def most_open_shards(index: Index, threads: int) -> int:
     """
     samples_per_shard = np.diff(index.shard_starts, append=len(index))
     has_several = samples_per_shard > 1
-    useful = int(has_several.sum()) + 2 * threads
+    shard_count = int(has_several.sum())
+    useful = shard_count + 2 * threads
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = _MAX_OPEN_SHARDS
     if soft_limit != resource.RLIM_INFINITY:

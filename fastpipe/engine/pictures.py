@@ -81,11 +81,13 @@ class Pictures:
 
         def decode_bytes(data: bytes) -> Pixels:
             tasks["size"] = len(data)
+            data_of_rows = [data] * len(tasks)
             errors = _engine.fill_rows(
-                [data] * len(tasks), tasks, slot.images, exact, **slot.keywords
+                data_of_rows, tasks, slot.images, exact, **slot.keywords
             )
             if errors:
-                raise self._index.sample_error(sample, errors[0][1])
+                _, reason = errors[0]
+                raise self._index.sample_error(sample, reason)
             return slot.images
 
         # All rows are of one image, so the first task has its shard and its bytes.
@@ -110,7 +112,10 @@ class Pictures:
         shape = (len(by_row), *size)
         records = np.array([record] * len(by_row))
         tasks = field_tasks(by_row, records)
-        images = _allocate_mask(record, *shape) if mask else self._allocate(*shape)
+        if mask:
+            images = _allocate_mask(record, *shape)
+        else:
+            images = self._allocate(*shape)
         slot = Slot(images, exact, plan.crops.rendering)
 
         rows = self.fill_slot(int(plan.samples[0]), tasks, slot)
@@ -259,8 +264,9 @@ def _open_shard(index: Index, reader: Reader | None, number: int) -> _engine.Sha
     """Opens a shard by its number. The number behind the last one is the reader's ring."""
     if number >= len(index.shards):
         assert reader is not None
-        path = os.fsencode(reader.ring.path)
-        return _engine.Shard(path, reader.ring.size_bytes)
+        ring = reader.ring
+        path = os.fsencode(ring.path)
+        return _engine.Shard(path, ring.size_bytes)
     shard = index.shards[number]
     path = os.fsencode(shard.path)
     if index.mtimes_ns is None:

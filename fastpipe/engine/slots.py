@@ -91,7 +91,8 @@ class SlotRing:
         if buffer is None:
             buffer = self._allocate((self._buffer_bytes,))
         lent_bytes = buffer[:size_bytes]
-        array = lent_bytes.view(self._dtype).reshape(shape)
+        flat_array = lent_bytes.view(self._dtype)
+        array = flat_array.reshape(shape)
 
         # With more buffers in use than this, somebody keeps batches: their memory is freed with
         # them.

@@ -84,8 +84,10 @@ def field_tasks(plan: BatchPlan, records: Records, rows: Int64s | None = None) -
         tasks["out_row"] = np.cumsum(pixels) - pixels
         tasks["out_height"] = row_sizes[:, 0]
         tasks["out_width"] = row_sizes[:, 1]
+    elif rows is None:
+        tasks["out_row"] = np.arange(len(plan))
     else:
-        tasks["out_row"] = np.arange(len(plan)) if rows is None else rows
+        tasks["out_row"] = rows
     return tasks
 
 
@@ -106,7 +108,8 @@ def map_tasks(
     tasks = field_tasks(plan, records, rows)
     # (n, 2) each: width and height.
     map_sizes = records["shape"][:, 1::-1].astype(np.int64)
-    image_sizes = np.stack([plan.records["width"], plan.records["height"]], axis=1)
+    sides = [plan.records["width"], plan.records["height"]]
+    image_sizes = np.stack(sides, axis=1)
     scales = map_sizes / image_sizes
     tasks["width"] = map_sizes[:, 0]
     tasks["height"] = map_sizes[:, 1]
@@ -114,8 +117,10 @@ def map_tasks(
     tasks["box"] *= np.tile(scales, 2)
     # All pixels of the map that a bound touches; of a map of the image's size these are the same.
     bounds = tasks["bounds"].astype(np.int64)
-    starts = np.floor(bounds[:, :2] * scales + _ROUNDING)
-    ends = np.ceil((bounds[:, :2] + bounds[:, 2:]) * scales - _ROUNDING)
+    left_top = bounds[:, :2]
+    right_bottom = left_top + bounds[:, 2:]
+    starts = np.floor(left_top * scales + _ROUNDING)
+    ends = np.ceil(right_bottom * scales - _ROUNDING)
     tasks["bounds"][:, :2] = starts
     tasks["bounds"][:, 2:] = ends - starts
     return tasks

@@ -79,7 +79,9 @@ class Watchdog:
             check()
             waited_s = time.perf_counter() - started
             self.look(waited_s, user_work)
-            limit_s = self._timeout_s * (_ERROR_FACTOR if self._has_warned else 1)
+            limit_s = self._timeout_s
+            if self._has_warned:
+                limit_s *= _ERROR_FACTOR
         return time.perf_counter() - started
 
     def look(self, waited_s: float, user_work: str = "") -> None:
@@ -103,8 +105,10 @@ class Watchdog:
         cause = user_work or self._describe_slowest(activities)
         lines = [f"no batch for {waited_s:.0f} s: {cause}"]
         for number, activity in enumerate(activities):
-            lines.append(f"  thread {number}: {self._describe(activity)}")
-        lines.append(f"  machine: {describe_machine_state()}")
+            description = self._describe(activity)
+            lines.append(f"  thread {number}: {description}")
+        machine = describe_machine_state()
+        lines.append(f"  machine: {machine}")
         return "\n".join(lines)
 
     def _describe_slowest(self, activities: Sequence[Activity]) -> str:

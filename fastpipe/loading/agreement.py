@@ -289,7 +289,9 @@ def _exchange(store: Any, key: str, mine: dict[str, Any]) -> dict[str, Any] | No
         first = json.loads(_first_value(store, key, json.dumps(mine)))
     except ValueError:
         return None
-    return first if isinstance(first, dict) and "facts" in first else None
+    if isinstance(first, dict) and "facts" in first:
+        return first
+    return None
 
 
 def _first_value(store: Any, key: str, mine: str) -> str:

@@ -89,7 +89,8 @@ class PendingBatch:
                 reasons.setdefault(sample, reason)
         for job, samples in self.field_jobs:
             for row, reason in job.errors():
-                reasons.setdefault(int(samples[row]), reason)
+                position = int(samples[row])
+                reasons.setdefault(position, reason)
         return sorted(reasons.items())
 
 
@@ -129,7 +130,9 @@ class BatchMaker:
             for (ring, exact), view in zip(self.views, plan.views, strict=True):
                 shape = (*view.crops.slot_shape(), self.form.channels)
                 views.append((ring.take(shape), exact))
-        field_images = {} if self.fields is None else self.fields.slots(plan)
+        field_images = {}
+        if self.fields is not None:
+            field_images = self.fields.slots(plan)
         pending = PendingBatch(epoch_plan, number, plan, views, field_images)
         pending.jobs = self._submit(pending, plan)
         self._begin_arrays(pending)

@@ -76,7 +76,10 @@ class EpochSequence:
     @property
     def size(self) -> tuple[int, int]:
         """The size of images in the running epoch; of the next one if nothing remains of it."""
-        recipe = self.running_recipe if self.num_remaining else self.recipes.current()
+        if self.num_remaining:
+            recipe = self.running_recipe
+        else:
+            recipe = self.recipes.current()
         return recipe.size
 
     @property
@@ -88,7 +91,10 @@ class EpochSequence:
     @property
     def num_next(self) -> int:
         """Number of batches that the next iteration will give."""
-        recipe = self._recipe if self._check_loaded else self.recipes.current()
+        if self._check_loaded:
+            recipe = self._recipe
+        else:
+            recipe = self.recipes.current()
         return partition_of(recipe, self.next.epoch).batches - self.next.batches
 
     def set_epoch(self, epoch: int) -> None:

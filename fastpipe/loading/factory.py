@@ -248,7 +248,9 @@ def loader(
         augmentation = as_augment(augment)
     elif with_images:
         augmentation = pixels.augment
-    shuffled = train if shuffle is None else flag("shuffle", shuffle)
+    shuffled = train
+    if shuffle is not None:
+        shuffled = flag("shuffle", shuffle)
     whole_images = parse_whole_images(size, size_choices, crop, train=train)
     buckets = whole_images if isinstance(whole_images, Buckets) else None
     sizes = None
@@ -262,7 +264,9 @@ def loader(
     # Views may have sizes of their own, with which their crops are checked later. Until then any
     # crop has to pass.
     crop_size = height_width if views is None else (1, 1)
-    drops_last = train if drop_last is None else flag("drop_last", drop_last)
+    drops_last = train
+    if drop_last is not None:
+        drops_last = flag("drop_last", drop_last)
     recipe_with = partial(
         Recipe,
         batch_size=whole("batch_size", batch_size, least=1, most=2**20),
@@ -408,7 +412,10 @@ def _refuse_without_images(dataset: Dataset) -> None:
     missing = int((dataset["width"] == 0).sum())
     if not missing:
         return
-    lists = [name for name, field in dataset.fields.items() if field.kind == "images"]
+    lists = []
+    for name, field in dataset.fields.items():
+        if field.kind == "images":
+            lists.append(name)
     names = lists or list(dataset.fields) or ["label"]
     raise ConfigError(
         f"{dataset.path}: {format_count(missing, 'sample')} of {len(dataset):,} have no image of "

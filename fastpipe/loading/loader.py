@@ -386,9 +386,11 @@ def _describe_sizes(recipe: Recipe) -> str:
     for view in recipe.views:
         height, width = view.size or recipe.size
         counts[f"{height} x {width}"] += 1
-    sizes = list(counts)
-    if recipe.other_views:
-        sizes = [f"{count} x ({size})" for size, count in counts.items()]
+    sizes = []
+    for size, count in counts.items():
+        if recipe.other_views:
+            size = f"{count} x ({size})"
+        sizes.append(size)
     return f"{' and '.join(sizes)} pixels"
 
 

@@ -199,5 +199,7 @@ def format_line(texts: dict[str, str]) -> str:
     """Joins the texts of `describe` for a log."""
     parts = []
     for subject, text in texts.items():
-        parts.append(text if subject == "loop" else f"{subject}: {text}")
+        if subject != "loop":
+            text = f"{subject}: {text}"
+        parts.append(text)
     return "; ".join(parts)

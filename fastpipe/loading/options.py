@@ -84,7 +84,9 @@ def recipe_with_views(
     augments = []
     sizes = recipe.sizes
     for number, view in enumerate(parsed):
-        size = None if view.size is None else parse_size(view.size)
+        size = None
+        if view.size is not None:
+            size = parse_size(view.size)
         crop = _crop_of_view(view, size, recipe, train=train)
         # A view without a size of its own follows the loader's, which may change: all of these
         # sizes have to suit its crop.
@@ -96,7 +98,10 @@ def recipe_with_views(
         view_recipes.append(
             ViewRecipe(size, crop, flip, view_seed(recipe.seed, number))
         )
-        augments.append(augment if view.augment is None else as_augment(view.augment))
+        if view.augment is None:
+            augments.append(augment)
+        else:
+            augments.append(as_augment(view.augment))
 
     # The batch has one tensor of labels, so all views have to mix and smooth them alike.
     label_options = []

@@ -87,7 +87,8 @@ class Prefetcher:
             reader.restart(self.recipe.ranks.world_size)
         self.pending.append(self._maker.begin(plan, self._plan, number))
         # After the batch has begun, because its own samples have to be fetched first.
-        reader.ahead(self._plan.upcoming(number, is_first=is_first))
+        upcoming_samples = self._plan.upcoming(number, is_first=is_first)
+        reader.ahead(upcoming_samples)
 
     def has_ready_batch(self) -> bool:
         """Whether the next batch is ready in host memory. Also keeps the threads busy."""

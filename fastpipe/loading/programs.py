@@ -71,7 +71,8 @@ def _options_without_effect(
         options["dataloader_prefetch_factor"] = f"prefetch_factor={prefetch}"
     if getattr(arguments, _PERSISTENT, False):
         options[_PERSISTENT] = ""
-    size_option = f"per_device_{'train' if recipe.shuffle else 'eval'}_batch_size"
+    phase = "train" if recipe.shuffle else "eval"
+    size_option = f"per_device_{phase}_batch_size"
     batch_size = getattr(arguments, size_option, _DEFAULT_BATCH_SIZE)
     if batch_size not in (_DEFAULT_BATCH_SIZE, recipe.batch_size):
         options[size_option] = f"batch_size={batch_size}"

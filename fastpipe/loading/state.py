@@ -193,7 +193,10 @@ def _order(recipe: Recipe, epoch: int) -> dict[str, Any]:
     # What the dataset and the sampler add: samples that were chosen, mixture, weights, repeats.
     order |= recipe.content.identity
     order |= recipe.sampling
-    numbers = [pick.digest(epoch) for pick in recipe.picks if isinstance(pick, Listed)]
+    numbers = []
+    for pick in recipe.picks:
+        if isinstance(pick, Listed):
+            numbers.append(pick.digest(epoch))
     if numbers:
         order["numbers"] = numbers
     return order

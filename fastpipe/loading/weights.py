@@ -143,18 +143,22 @@ def _check_numbers(given: Any, names: Any, kind: str, expected: str) -> Float64s
     """(len(names),) finite numbers at least 0; `names` and `kind` are for the message."""
     array = to_array(given, expected)  # also of a list or a tensor
     if array.dtype.kind not in "biuf":
-        first = array.ravel().tolist()[0]
+        values = array.ravel().tolist()
+        first = values[0]
         raise ConfigError(f"{expected}; got {type(first).__name__} {first!r}")
     numbers = array.astype(np.float64)
     if numbers.shape != (len(names),):
-        got = f"shape {numbers.shape}" if numbers.ndim else repr(given)
+        if numbers.ndim:
+            got = f"shape {numbers.shape}"
+        else:
+            got = repr(given)
         raise ConfigError(f"{expected}; got {got}")
-    is_wrong = ~(np.isfinite(numbers) & (numbers >= 0))
-    if is_wrong.any():
-        first = int(np.argmax(is_wrong))
-        raise ConfigError(
-            f"{expected}; got {numbers[first]} for {kind} {names[first]!r}"
-        )
+    is_right = np.isfinite(numbers) & (numbers >= 0)
+    if not is_right.all():
+        first_wrong = int(np.flatnonzero(~is_right)[0])
+        number = numbers[first_wrong]
+        name = names[first_wrong]
+        raise ConfigError(f"{expected}; got {number} for {kind} {name!r}")
     return numbers
 
 

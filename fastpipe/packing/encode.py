@@ -89,7 +89,10 @@ def encode(
     """
     of_loader = inspect.signature(make_loader).parameters.keys() - _INSTEAD.keys()
     known = ["data", "model", "out", "field", *sorted(of_loader - {"data"})]
-    unknown = {name: value for name, value in options.items() if name not in of_loader}
+    unknown = {}
+    for name, value in options.items():
+        if name not in of_loader:
+            unknown[name] = value
     refuse("fastpipe.encode", unknown, known, _INSTEAD)
     if not callable(model):
         raise ConfigError(f"model: expected a function or a module, got {model!r}")
@@ -218,7 +221,8 @@ def _encoded(
             for place in range(count):
                 sample: dict[str, Any] = {}
                 for name in kept:
-                    sample[name] = _value(batch[name][place], dataset.fields[name])
+                    value = batch[name][place]
+                    sample[name] = _value(value, dataset.fields[name])
                 sample[field] = rows[place]
                 sample["key"] = batch["key"][place]
                 sample["label"] = _as_given(labels[place])

@@ -210,7 +210,8 @@ def _runs_of(index: PackedIndex) -> Iterator[range]:
     shard_ends = [*index.shard_starts.tolist(), len(index)]
     for first, end in itertools.pairwise(shard_ends):
         for start in range(first, end, run_length):
-            yield range(start, min(start + run_length, end))
+            stop = min(start + run_length, end)
+            yield range(start, stop)
 
 
 def _read_run(index: PackedIndex, run: range) -> list[UnpackedSample]:
@@ -232,7 +233,9 @@ def _read_run(index: PackedIndex, run: range) -> list[UnpackedSample]:
     samples = []
     ends = [*starts[1:], stop]
     for row, record, start, end in zip(run, records, starts, ends, strict=True):
-        sample_data = data[start - starts[0] : end - starts[0]]
+        start_in_data = start - starts[0]
+        end_in_data = end - starts[0]
+        sample_data = data[start_in_data:end_in_data]
         samples.append(_unpack_sample(index, row, record, start, sample_data))
     return samples
 

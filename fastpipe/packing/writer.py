@@ -122,7 +122,8 @@ class Writer:
         classes_from: ClassesFrom | None = None,
         **options: Any,
     ) -> None:
-        unknown = {name: options[name] for name in sorted(options.keys() - _OPTIONS)}
+        unknown_names = sorted(options.keys() - _OPTIONS)
+        unknown = {name: options[name] for name in unknown_names}
         known = ("dst", "fields", "classes", "classes_from", *sorted(_OPTIONS))
         refuse("fastpipe.Writer", unknown, known, _INSTEAD)
         self._kinds = _check_kinds(fields or {})
@@ -133,7 +134,9 @@ class Writer:
                     "classes and classes_from both name the classes; leave out one of them"
                 )
             classes = class_names(classes_from, self._options.source.remote).labels
-        self._classes = None if classes is None else _label_classes(classes)
+        self._classes = None
+        if classes is not None:
+            self._classes = _label_classes(classes)
         self._names = list(self._classes or ())
         self._destination = destination_of(dst)
         # None: the `with` block has not begun, or has ended.
@@ -371,7 +374,9 @@ class Writer:
             ...         text = "" if number < writer.finished else f"made of {key}, which takes long"
             ...         writer.add(key=key, text=text)
         """
-        return 0 if self._series is None else self._series.num_resumed
+        if self._series is None:
+            return 0
+        return self._series.num_resumed
 
     def _check_arguments(self, key: object, fields: Mapping[str, object]) -> None:
         unknown = fields.keys() - self._kinds.keys()
@@ -441,7 +446,9 @@ class _ShardSeries:
         self._fingerprint = ""
         self._number = len(self.entries)
         # A shard must agree with the values in the shards before.
-        agreed = self.entries[-1].agreed if self.entries else {}
+        agreed = {}
+        if self.entries:
+            agreed = self.entries[-1].agreed
         self._context = PackContext(
             journal.store, Plan(1, agreed), options, kinds, journal.remove_old_dataset
         )

@@ -110,15 +110,14 @@ class BatchPlan:
         plan.records[rows] = others.records
         image_rows = rows_of(rows, self.rows_per_sample)
         for view, other in zip(plan.views, others.views, strict=True):
-            view.crops.boxes[image_rows] = other.crops.boxes
-            view.crops.bounds[image_rows] = other.crops.bounds
-            if (
-                view.crops.image_sizes is not None
-                and other.crops.image_sizes is not None
-            ):
-                view.crops.image_sizes[image_rows] = other.crops.image_sizes
-            if view.crops.row_sizes is not None and other.crops.row_sizes is not None:
-                view.crops.row_sizes[image_rows] = other.crops.row_sizes
+            crops = view.crops
+            new_crops = other.crops
+            crops.boxes[image_rows] = new_crops.boxes
+            crops.bounds[image_rows] = new_crops.bounds
+            if crops.image_sizes is not None and new_crops.image_sizes is not None:
+                crops.image_sizes[image_rows] = new_crops.image_sizes
+            if crops.row_sizes is not None and new_crops.row_sizes is not None:
+                crops.row_sizes[image_rows] = new_crops.row_sizes
             view.flips[image_rows] = other.flips
         return plan
 

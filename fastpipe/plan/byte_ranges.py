@@ -42,13 +42,15 @@ def run_ranges(index: Index, runs: Int64s) -> Records:
     shard = first["shard"]
     is_one_shard = shard == last["shard"]
     is_known = is_one_shard & (shard < len(index.shards))
+    known_shard = np.where(is_known, shard, 0)
     # (m,) uint64. Offsets of a damaged index may lie anywhere, so all of them are clipped.
-    shard_bytes = index.shard_sizes[np.where(is_known, shard, 0)]
+    shard_bytes = index.shard_sizes[known_shard]
     begin = np.minimum(first["offset"], shard_bytes)
     last_offset = np.minimum(last["offset"], shard_bytes)
     end = np.minimum(last_offset + last["size"], shard_bytes)
     if index.fields:
-        end = np.maximum(end, _ends_of_fields(index, pieces, shard_bytes))
+        field_ends = _ends_of_fields(index, pieces, shard_bytes)
+        end = np.maximum(end, field_ends)
 
     is_good = is_known & (begin < end)
     begin = begin[is_good]
@@ -106,7 +108,8 @@ def joined(ranges: Records) -> Records:
     gaps -= ends[:-1].astype(np.int64)
     shards = ranges["shard"]
     is_other_shard = shards[1:] != shards[:-1]
-    is_apart = is_other_shard | (gaps < 0) | (gaps > _NEAR_BYTES)
+    is_far = (gaps < 0) | (gaps > _NEAR_BYTES)
+    is_apart = is_other_shard | is_far
 
     firsts, lasts = _group_borders(is_apart)
     result = ranges[firsts]

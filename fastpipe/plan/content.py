@@ -106,8 +106,9 @@ class Content:
         if not self.index.packed:
             # Inverts the permutation `samples_at`, without a sort.
             places = np.arange(len(self.index), dtype=np.int64)
+            numbers = self.index.samples_at(places)
             rank_of_number = np.empty(len(self.index), dtype=np.int64)
-            rank_of_number[self.index.samples_at(places)] = places
+            rank_of_number[numbers] = places
             ranks = rank_of_number[self.samples]
         is_ascending = ranks[1:] > ranks[:-1]
         if is_ascending.all():

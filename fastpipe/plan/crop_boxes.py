@@ -227,7 +227,8 @@ def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Cro
     """The crops of a kind without draws."""
     canvas = canvas_of(crop, size, widths, heights)
     if isinstance(crop, Resize):
-        return crops_at(_whole_images(canvas.pictures), crop, size)
+        boxes = _whole_images(canvas.pictures)
+        return crops_at(boxes, crop, size)
     centre = _centre(canvas.room)  # a Letterbox has no room
     if not isinstance(crop, FiveCrop):
         return _crops_of_canvas(crop, size, canvas, centre)
@@ -241,7 +242,8 @@ def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Cro
         # room's width minus x.
         mirrored = room * (1, 0) + left_tops * (-1, 1)
         left_tops = np.concatenate([left_tops, mirrored], axis=1)
-    return _crops_of_canvas(crop, size, canvas, left_tops.reshape(-1, 2))
+    left_tops = left_tops.reshape(-1, 2)  # (n * crops, x and y)
+    return _crops_of_canvas(crop, size, canvas, left_tops)
 
 
 def crops_at(
@@ -387,7 +389,8 @@ def _crops_of_canvas(
     # the box, and its width and height.
     scale = canvas.pictures / canvas.resized
     scale = scale[image_of_row]
-    corners = (left_top - canvas.before[image_of_row]) * scale
+    before = canvas.before[image_of_row]
+    corners = (left_top - before) * scale
     sides = size[::-1] * scale
     boxes_xywh: Float64s = np.concatenate([corners, sides], axis=1)
 
@@ -430,13 +433,14 @@ def _cover(output: Int64s, pictures: Int64s) -> Int64s:
 
     One side is the output's, the other is rounded to a whole pixel, halves up.
     """
-    products = output * pictures[:, ::-1]
+    other_sides = pictures[:, ::-1]
+    products = output * other_sides
     # The width decides if output width / image width is the larger ratio.
     width_decides = products[:, 0] >= products[:, 1]
     is_output_side = np.stack([width_decides, ~width_decides], axis=1)
-    other_sides = pictures[:, ::-1]
     # The length of each side, if the other side has the output's length.
-    doubled = 2 * output[::-1] * pictures
+    other_output_sides = output[::-1]
+    doubled = 2 * other_output_sides * pictures
     in_ratio = (doubled + other_sides) // (2 * other_sides)
     in_ratio = np.maximum(in_ratio, output)
     return np.where(is_output_side, output, in_ratio)
@@ -486,9 +490,10 @@ def random_resized(
     """
     if len(crops) == len(samples) == 1:
         ((crop, seed),) = crops
-        box = _random_resized_one(
-            crop, int(widths[0]), int(heights[0]), seed, epoch, int(samples[0])
-        )
+        image_width = int(widths[0])
+        image_height = int(heights[0])
+        sample = int(samples[0])
+        box = _random_resized_one(crop, image_width, image_height, seed, epoch, sample)
         return np.array(box).reshape(1, 1, 4)
 
     # One row for each crop and image, the crops one after the other.
@@ -498,15 +503,17 @@ def random_resized(
     names = np.tile(samples, crop_count)
     widths = np.tile(widths, crop_count)
     heights = np.tile(heights, crop_count)
-    # (crops, 2) each: minimum and maximum.
-    scales = np.array([crop.scale for crop, _ in crops])
-    ratios = np.array([crop.ratio for crop, _ in crops])
-    log_ratios = np.array([_log_limits(crop) for crop, _ in crops])
+    options = [crop for crop, _ in crops]
     seeds = [seed for _, seed in crops]
+    # (crops, 2) each: minimum and maximum.
+    scales = np.array([crop.scale for crop in options])
+    ratios = np.array([crop.ratio for crop in options])
+    log_ratios = np.array([_log_limits(crop) for crop in options])
 
     def draw(stream: int, rows: Int64s) -> Float64s:
         key_of_crop = keys(seeds, epoch, stream)
-        return uniform(key_of_crop[crop_of_row[rows]], names[rows])
+        key_of_row = key_of_crop[crop_of_row[rows]]
+        return uniform(key_of_row, names[rows])
 
     def draw_between(limits: Float64s, stream: int, rows: Int64s) -> Float64s:
         low, high = limits[crop_of_row[rows]].T
@@ -535,7 +542,8 @@ def random_resized(
         x = up_to(x_draws[todo], width - w)
         y = up_to(y_draws[todo], height - h)
         tried_boxes = np.stack([x, y, w, h], axis=1)
-        boxes_xywh[todo[fits]] = tried_boxes[fits]
+        done = todo[fits]
+        boxes_xywh[done] = tried_boxes[fits]
         todo = todo[~fits]
 
     limits = ratios[crop_of_row[todo]].T

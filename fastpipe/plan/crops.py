@@ -57,7 +57,8 @@ class Rendering:
         if form.channels == 1:
             red, green, blue, _ = self.fill
             # Pillow's formula for convert("L").
-            gray = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+            weighted_sum = 19595 * red + 38470 * green + 7471 * blue
+            gray = (weighted_sum + 32768) >> 16
             fill = (gray,)
         if form.bits == 16:
             fill = tuple(257 * value for value in fill)
@@ -95,8 +96,11 @@ class BaseCrop:
         if not wrong:
             wrong = [f"{name}=" for name in options if f"{name}=" not in known]
         if wrong:
-            expected = f"{', '.join(known[:-1])} and {known[-1]} by name"
-            hint = f". {cls._hint(size[0])}" if size else ""
+            *first_options, last_option = known
+            expected = f"{', '.join(first_options)} and {last_option} by name"
+            hint = ""
+            if size:
+                hint = f". {cls._hint(size[0])}"
             raise ConfigError(
                 f"{cls.__name__}: expected {expected}, got {', '.join(wrong)}{hint}"
             )
@@ -472,7 +476,8 @@ class Grid(PaddedCrop):
         """(n, 2) x and y of the patches with these numbers, (n,), one of each image, (n, 2)."""
         steps = self.steps(size)[::-1]
         columns = self.counts(pictures, size)[:, 0]
-        places = np.stack([patches % columns, patches // columns], axis=1)
+        row, column = np.divmod(patches, columns)
+        places = np.stack([column, row], axis=1)
         room = np.maximum(pictures - size[::-1], 0)
         left_tops: Int64s = np.minimum(places * steps, room)
         return left_tops

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastpipe.arrays import Bools, Int64s, Records
+from fastpipe.dataset.format.parts import parts_of
 from fastpipe.errors import FastpipeError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
@@ -160,9 +161,10 @@ class EpochPlan:
             valid.append(batch_valid)
             names.append(batch_names)
             row_edges.append(row_edges[-1] + len(batch_ids))
-        plan = self._plan(
-            np.concatenate(ids), np.concatenate(valid), np.concatenate(names), size
-        )
+        all_ids = np.concatenate(ids)
+        all_valid = np.concatenate(valid)
+        all_names = np.concatenate(names)
+        plan = self._plan(all_ids, all_valid, all_names, size)
         parts = []
         for start, stop in pairwise(row_edges):
             parts.append(plan.part(start, stop))
@@ -185,8 +187,9 @@ class EpochPlan:
                 # Up to the last position that is needed; most of the window, as a rule.
                 last = int(chosen.max(initial=-1))
                 rows = order.take(begin, begin + last + 1)
+                row_names = self._names(sequence, rows)
                 ids.append(rows.ids[chosen])
-                names.append(self._names(sequence, rows)[chosen])
+                names.append(row_names[chosen])
         rank_ids = np.concatenate(ids)[rank_rows.rows]
         rank_names = np.concatenate(names)[rank_rows.rows]
         return rank_ids, rank_rows.valid, rank_names
@@ -200,8 +203,10 @@ class EpochPlan:
         recipe = self.recipe
         content = self._content
         share = sequence % len(content.weights)
-        if recipe.picks and not recipe.picks[share].distinct(self.epoch):
-            place_count = max(recipe.places(share, self.epoch), len(content))
+        has_repeats = recipe.picks and not recipe.picks[share].distinct(self.epoch)
+        if has_repeats:
+            places_of_share = recipe.places(share, self.epoch)
+            place_count = max(places_of_share, len(content))
             return rows.places + rows.times * place_count
         numbers = content.numbers(rows.ids)
         return numbers + rows.times * len(content.index)
@@ -243,9 +248,9 @@ class EpochPlan:
         """This rank's samples in the chunks that `reads` names before a batch, chunk by chunk."""
         parts = [np.empty(0, dtype=np.int64)]
         for sequence, start, stop in self._spans_ahead(number, is_first=is_first):
-            parts += self.orders[sequence].ahead(
-                start, stop, partial(self._is_mine, sequence), is_first=is_first
-            )
+            order = self.orders[sequence]
+            is_mine = partial(self._is_mine, sequence)
+            parts += order.ahead(start, stop, is_mine, is_first=is_first)
         samples = self._content.numbers(np.concatenate(parts))
         # A sampler may draw a sample more than once.
         is_new = samples[1:] != samples[:-1]
@@ -286,13 +291,14 @@ class EpochPlan:
         distances = 1 + up_to(draws, sample_count - 2)
         others = (ids + distances) % sample_count
         if recipe.picks:
-            share_of_row = np.searchsorted(content.starts, ids, side="right") - 1
+            share_of_row = parts_of(content.starts, ids)
             for share in np.unique(share_of_row).tolist():
                 in_share = share_of_row == share
                 place_count = recipe.places(share, self.epoch)
-                places = (draws[in_share] * place_count).astype(np.int64)
+                places_in_share = (draws[in_share] * place_count).astype(np.int64)
+                places = places_in_share + content.starts[share]
                 ids_of = _ids_of(recipe, self.epoch, share, self.epoch)
-                others[in_share] = ids_of(places + content.starts[share])
+                others[in_share] = ids_of(places)
 
         # The size of the batch is that of a view without a size of its own.
         size = recipe.size
@@ -311,7 +317,8 @@ class EpochPlan:
         crop = self.recipe.crop
         if isinstance(crop, Buckets):
             pictures = picture_sizes(self._content, ids)
-            size = crop.shape(crop.row_sizes(pictures))
+            row_sizes = crop.row_sizes(pictures)
+            size = crop.shape(row_sizes)
         else:
             size = self._size_of(number)
         valid = np.ones(len(ids), dtype=np.bool_)
@@ -334,7 +341,8 @@ class EpochPlan:
         records["height"] = pictures["height"]
         # Each picture has draws of its own.
         picture_keys = bits(key(0, 0, Stream.PICTURE), numbers)
-        names = bits(picture_keys, plan.names[samples]).view(np.int64)
+        names_of_samples = plan.names[samples]
+        names = bits(picture_keys, names_of_samples).view(np.int64)
         return self._plan_views(
             plan.ids[samples],
             plan.samples[samples],
@@ -460,7 +468,9 @@ def _grouping_of(
         check_covered(buckets, pictures, partial(_name_of, content, ids))
         return pictures
 
-    stream = key(recipe.seed, epoch, Stream.GROUP) if recipe.shuffle else None
+    stream = None
+    if recipe.shuffle:
+        stream = key(recipe.seed, epoch, Stream.GROUP)
     num_sizes = max(1, len(buckets.listed_sizes))
     batches = Grouping.batches_of(content.chunk, partition.global_batch_size, num_sizes)
     return Grouping(partition, pictures, buckets, batches=batches, key=stream)

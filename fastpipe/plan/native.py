@@ -89,7 +89,10 @@ class Native(BaseCrop):
     def resized(self, widths: Int64s, heights: Int64s) -> Int64s:
         """(n, 2) int64: width and height of each image in its row."""
         pictures = np.stack([widths, heights], axis=1)
-        resized = self._enlarged(pictures) if self.enlarge else self._rounded(pictures)
+        if self.enlarge:
+            resized = self._enlarged(pictures)
+        else:
+            resized = self._rounded(pictures)
         longest = _MAX_SIDE // self.multiple * self.multiple
         return np.minimum(resized.astype(np.int64), longest)
 
@@ -106,13 +109,14 @@ class Native(BaseCrop):
 
         is_too_large = pixels > self.max_pixels
         shrink = np.sqrt(areas / self.max_pixels)[:, None]
-        shrunk = np.floor(pictures / shrink / multiple) * multiple
-        shrunk = np.maximum(shrunk, multiple)
+        multiples = np.floor(pictures / shrink / multiple)
+        shrunk = np.maximum(multiples * multiple, multiple)
 
         assert self.min_pixels is not None
         is_too_small = pixels < self.min_pixels
         grow = np.sqrt(self.min_pixels / areas)[:, None]
-        grown = np.ceil(pictures * grow / multiple) * multiple
+        multiples = np.ceil(pictures * grow / multiple)
+        grown = multiples * multiple
 
         resized = np.where(is_too_small[:, None], grown, resized)
         return np.where(is_too_large[:, None], shrunk, resized)
@@ -129,8 +133,8 @@ class Native(BaseCrop):
         most = np.full(len(pictures), _MOST_SCALE)
         while len(pictures) and most[0] - least[0] >= _NEAREST:
             scales = (least + most) / 2
-            patches = self._patches(pictures, scales).prod(axis=1)
-            fits = patches <= most_patches
+            patches_of_sides = self._patches(pictures, scales)
+            fits = patches_of_sides.prod(axis=1) <= most_patches
             least = np.where(fits, scales, least)
             most = np.where(fits, most, scales)
         return self._patches(pictures, least) * self.multiple

@@ -266,7 +266,8 @@ class EpochOrder:
         begin = self._first_position(window)
         positions = np.arange(begin, begin + len(samples))
         draws = bits(self._window_key, positions)
-        return samples[np.argsort(draws, kind="stable")]
+        shuffled = np.argsort(draws, kind="stable")
+        return samples[shuffled]
 
     def _chunks_at(self, places: Int64s) -> Int64s:
         """Which chunk stands at each place; the short one stays at the end."""
@@ -325,15 +326,18 @@ class Passes:
             # Whole places, each with all its repeats, from which the positions are cut.
             first_place = piece.start // self.repeats
             end_place = -(-piece.stop // self.repeats)
-            repeated = np.repeat(order.take(first_place, end_place), self.repeats)
+            whole_places = order.take(first_place, end_place)
+            repeated = np.repeat(whole_places, self.repeats)
             first_position = first_place * self.repeats
             begin = piece.start - first_position
             end = piece.stop - first_position
             places = repeated[begin:end] + self.base
             place_parts.append(places)
             id_parts.append(ids_of(places))
+        ids = np.concatenate(id_parts)
+        places = np.concatenate(place_parts)
         times = self._times(start, stop)
-        return OrderRows(np.concatenate(id_parts), np.concatenate(place_parts), times)
+        return OrderRows(ids, places, times)
 
     def _times(self, start: int, stop: int) -> Int64s:
         """`OrderRows.times` of the positions [start, stop) of the epoch."""
@@ -358,7 +362,8 @@ class Passes:
             if runs:
                 parts.append(place_runs)
             else:
-                parts.append(ids_of(members(place_runs)))
+                places = members(place_runs)
+                parts.append(ids_of(places))
         return np.concatenate(parts)
 
     def ahead(

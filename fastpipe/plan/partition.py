@@ -120,7 +120,8 @@ class MixedRows:
         jitters = floor_sum(batches, _ONE, _GOLDEN, 0)
         edges = [0]  # the rows before each share, and those of all
         for end in self._ends:
-            edges.append(jitters - floor_sum(batches, _ONE, _GOLDEN, -end))
+            jitters_to_end = floor_sum(batches, _ONE, _GOLDEN, -end)
+            edges.append(jitters - jitters_to_end)
         return [stop - start for start, stop in pairwise(edges)]
 
 
@@ -313,7 +314,10 @@ class Partition:
 
         It may be below 0.
         """
-        spans_before = [span for span in self.spans(batch) if span.sequence < sequence]
+        spans_before = []
+        for span in self.spans(batch):
+            if span.sequence < sequence:
+                spans_before.append(span)
         return self.edge(sequence, batch) - _length(spans_before)
 
     def _sequences_of(self, node: int) -> range:

@@ -134,7 +134,8 @@ class RejectionDraws(Pick):
                 # The first try that is accepted counts.
                 is_done = is_accepted.any(axis=1)
                 first_accepted = is_accepted[is_done].argmax(axis=1)
-                result[todo[is_done]] = samples[is_done, first_accepted]
+                done = todo[is_done]
+                result[done] = samples[is_done, first_accepted]
                 todo = todo[~is_done]
                 first_try += tries_at_once
             return result
@@ -268,7 +269,8 @@ class ByClass(Pick):
             cycles, place_in_cycle = np.divmod(member_draws, cycle_lengths)
             cycle_numbers = classes + cycles * class_count
             member_keys = bits(member_key, cycle_numbers)
-            members = permute(place_in_cycle % sizes, sizes, member_keys)
+            place_in_class = place_in_cycle % sizes
+            members = permute(place_in_class, sizes, member_keys)
             positions = self._firsts[classes] + members
             return np.asarray(self._members[positions])
 

@@ -266,7 +266,8 @@ def move_points(
     places = points[..., :2]
     moved[..., :2] = _resized_and_cut(places, rows, geometry, clip=False)
     is_mirrored = geometry.flips[rows]
-    widths = geometry.sizes[rows][is_mirrored, :1]
+    sizes = geometry.sizes[rows]  # (M, 2)
+    widths = sizes[is_mirrored, :1]
     # Points are counted from the centre of the first pixel, boxes from its edge.
     x = moved[is_mirrored, :, 0]
     moved[is_mirrored, :, 0] = (widths - 1) - x

@@ -123,8 +123,11 @@ def _candidates(name: str, value: Any) -> list[str]:
 
 def _shuffle_tags(request: Text, text: str, tag_key: int) -> str:
     """The tags of a text, of which the first ones stay where they are."""
-    tags = [tag.strip() for tag in text.split(request.separator)]
-    tags = [tag for tag in tags if tag]
+    tags = []
+    for part in text.split(request.separator):
+        tag = part.strip()
+        if tag:
+            tags.append(tag)
     kept = tags[: request.keep]
     others = tags[request.keep :]
     sort_keys = bits(tag_key, np.arange(len(others)))

@@ -91,8 +91,10 @@ def create_dataset(
     if isinstance(root, Dataset):
         return data
     data = _with_timm_classes(data)
+    if place is root or not data.classes:
+        return data
     training = _find_training(root)
-    if place is root or training is None or training == place or not data.classes:
+    if training is None or training == place:
         return data
     return data.with_classes(_training_classes(training))
 

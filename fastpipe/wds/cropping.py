@@ -134,7 +134,8 @@ class PipelineCropping(Cropping):
         if len(kept) < len(good):
             is_kept = np.isin(good, kept)
             for name in names:
-                rows_by_name[name] = rows_by_name[name][is_kept]
+                rows = rows_by_name[name]
+                rows_by_name[name] = rows[is_kept]
         return rows_by_name, kept
 
     def named_draws(self, names: Sequence[bytes]) -> Draws:
@@ -167,7 +168,10 @@ class PipelineCropping(Cropping):
         """
         # Nearly all pictures of a pipeline are baseline JPEGs and PNGs, which the engine decodes
         # from memory as they are.
-        shape = (3, *self.size) if planar else (*self.size, 3)
+        if planar:
+            shape = (3, *self.size)
+        else:
+            shape = (*self.size, 3)
         out = np.empty((len(pictures), *shape), dtype=np.uint8)
         opened: dict[int, Picture] = {}  # by row
         for row, data in enumerate(pictures):
@@ -263,7 +267,9 @@ class PipelineCropping(Cropping):
             bounds = tuple(crops.bounds[position].tolist())
             flip = bool(flips[position])
             resized = _engine.resize(rgb, *self.size, box, bounds, flip, **rendering)
-            out[row] = resized.transpose(2, 0, 1) if planar else resized
+            if planar:
+                resized = resized.transpose(2, 0, 1)
+            out[row] = resized
 
         decoded_positions = np.flatnonzero(~is_for_engine).tolist()
         _map_in_threads(resize_decoded, decoded_positions, threads)
@@ -393,7 +399,10 @@ def _most_common_names(pictures: Sequence[Mapping[str, bytes]]) -> tuple[str, ..
     for sample_pictures in pictures:
         if sample_pictures:
             counts[tuple(sorted(sample_pictures))] += 1
-    return counts.most_common(1)[0][0] if counts else ()
+    if not counts:
+        return ()
+    [(names, _)] = counts.most_common(1)
+    return names
 
 
 def _sample_error(
@@ -420,7 +429,10 @@ def _other_pictures_error(
     sample: dict[str, Any], pictures: Collection[str], names: Collection[str]
 ) -> SampleError:
     """The error for a sample that cannot be in a batch with the others."""
-    actual = f"the pictures {sorted(pictures)}" if pictures else "no picture"
+    if pictures:
+        actual = f"the pictures {sorted(pictures)}"
+    else:
+        actual = "no picture"
     reason = (
         f"it has {actual}; expected {sorted(names)}, as most samples of its batch have"
     )

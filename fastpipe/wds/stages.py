@@ -222,8 +222,10 @@ class BatchCrop(PipelineCropping):
         """
         if _is_list_of_samples(batch):
             return self._crop_listed(batch)
-        if isinstance(batch, dict) and isinstance(batch.get("__key__"), (list, tuple)):
-            return self._crop_batched(batch)
+        if isinstance(batch, dict):
+            keys = batch.get("__key__")
+            if isinstance(keys, (list, tuple)):
+                return self._crop_batched(batch)
         raise ConfigError(
             "fastpipe.wds.batch_crop: expected a batch of samples with __key__, got "
             f"{type(batch).__name__}; use it as webdataset.WebDataset(...).batched(N).map(CROP), "
@@ -246,7 +248,9 @@ class BatchCrop(PipelineCropping):
         count = len(batch["__key__"])
         samples = []
         for row in range(count):
-            sample = {name: column[row] for name, column in batch.items()}
+            sample = {}
+            for name, column in batch.items():
+                sample[name] = column[row]
             samples.append(sample)
         images, kept = self._crop_images(samples)
         if not kept:
@@ -289,7 +293,11 @@ def _is_list_of_samples(batch: Any) -> bool:
 
 def _without(entries: dict[str, Any], images: Mapping[str, object]) -> dict[str, Any]:
     """The entries of a sample or a batch that are not among its images."""
-    return {name: value for name, value in entries.items() if name not in images}
+    others = {}
+    for name, value in entries.items():
+        if name not in images:
+            others[name] = value
+    return others
 
 
 def _take_rows(column: Any, rows: list[int]) -> Any:

@@ -70,7 +70,8 @@ def common_shape(shapes: Iterable[Sequence[int | None]]) -> tuple[int | None, ..
     """The shape of several arrays: None for an axis in which their lengths differ."""
     common = []
     for lengths in zip(*shapes, strict=True):
-        common.append(lengths[0] if len(set(lengths)) == 1 else None)
+        is_common = len(set(lengths)) == 1
+        common.append(lengths[0] if is_common else None)
     return tuple(common)
 
 

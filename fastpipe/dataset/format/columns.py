@@ -82,9 +82,10 @@ class _VariableColumn:
 
         first_and_last = np.array([0, samples])
         first, last = self._offsets.take(first_and_last).tolist()
-        fits = (first, last) == (0, self._value_count)
+        fits = (first, last) == (0, value_count)
         # A row of no bytes is legal only where there are no rows: see row_dtype on keypoints.
-        if not fits or (self._value_count and not self._values.row_bytes):
+        has_empty_rows = value_count > 0 and self._values.row_bytes == 0
+        if not fits or has_empty_rows:
             raise DatasetError(
                 f"{self._offsets.path}: expected offsets from 0 to {self._value_count}, the number "
                 f"of values in {values_name}, got {first} to {last}. The files do not belong "
@@ -98,7 +99,8 @@ class _VariableColumn:
         begins, ends = self._offsets.take(both_ends)
         is_in_file = (begins >= 0) & (ends <= self._value_count)
         is_good = is_in_file & (begins <= ends)
-        value_bytes = (ends - begins) * self._values.row_bytes
+        value_counts = ends - begins
+        value_bytes = value_counts * self._values.row_bytes
         is_good &= value_bytes <= MAX_VALUE_BYTES
 
         # No value belongs to two samples. So a batch never reads more than the file has, however
@@ -133,7 +135,9 @@ class RaggedColumn(_VariableColumn):
         """
         begins, ends = self._ranges(samples)
         lengths = ends - begins
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        # (n + 1,) where the values of each sample begin in `values`, and their end.
+        ends_in_values = np.cumsum(lengths)
+        offsets = np.concatenate([[0], ends_in_values])
         values = self._values.ranges(begins, ends)
         self._check(values, samples, offsets)
         labels = None
@@ -182,21 +186,25 @@ class PictureLists(_VariableColumn):
         begins, ends = self._ranges(samples)
         counts = ends - begins
         if counts.max(initial=0) > MAX_PICTURES:
-            sample = int(samples[int(counts.argmax())])
+            row = int(counts.argmax())
+            sample = int(samples[row])
             raise DatasetError(
                 f"{self._offsets.path}: sample {sample} cannot have {counts.max():,} pictures; "
                 f"expected at most {MAX_PICTURES:,}. The file is damaged: {RESTORE}"
             )
         records = self._values.ranges(begins, ends)
-        is_good = (records["width"] > 0) & (records["height"] > 0)
-        is_good &= (records["size"] > 0) & np.isin(records["format"], (PNG, JPEG))
+        is_good = np.isin(records["format"], (PNG, JPEG))
+        for name in ("width", "height", "size"):
+            is_good &= records[name] > 0
         if not is_good.all():
-            record = records[int(np.flatnonzero(~is_good)[0])]
+            wrong_rows = np.flatnonzero(~is_good)
+            record = records[int(wrong_rows[0])]
             raise DatasetError(
                 f"{self._values.path}: the record of a picture is impossible: {record}. The file is "
                 f"damaged: {RESTORE}"
             )
-        offsets = np.concatenate([[0], np.cumsum(counts)])
+        ends_in_records = np.cumsum(counts)
+        offsets = np.concatenate([[0], ends_in_records])
         return Ragged(records, offsets)
 
 
@@ -212,7 +220,8 @@ class BytesColumn(_VariableColumn):
         begins, ends = self._ranges(samples)
         # (n,) each: where the value of a sample begins and ends in the data. A row is a byte.
         data, starts = self._values.gather(begins, ends)
-        stops = starts + (ends - begins)
+        lengths = ends - begins
+        stops = starts + lengths
         parse = _PARSERS[self._field.kind]
         values: list[Any] = []
         try:
@@ -232,8 +241,9 @@ class ArrayRecords:
 
     def __init__(self, folder: Path, samples: int, field: Field) -> None:
         self._field = field
-        name = sidecars(field)[0]
-        self._rows, _ = open_npy(folder / name, row_dtype(field), samples)
+        (name,) = sidecars(field)
+        dtype = row_dtype(field)
+        self._rows, _ = open_npy(folder / name, dtype, samples)
 
     def take(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """(n,) of array_record_dtype: the records of n samples.
@@ -242,27 +252,30 @@ class ArrayRecords:
             DatasetError: the file cannot be read, or has a record that is impossible.
         """
         records = self._rows.take(samples)
-        shapes = records["shape"].astype(
-            np.float64
-        )  # a product of them may be beyond int64
+        # As float64, because the product of the lengths may be beyond int64.
+        shapes = records["shape"].astype(np.float64)
         item_bytes = numpy_dtype(self._field.dtype).itemsize
         value_bytes = item_bytes * shapes.prod(axis=1)
         header_bytes = records["size"] - value_bytes
-        is_good = (value_bytes <= MAX_VALUE_BYTES) & (header_bytes > 0)
+        is_good = value_bytes <= MAX_VALUE_BYTES
+        is_good &= header_bytes > 0
         is_good &= header_bytes <= _MAX_HEADER_BYTES
         for axis, length in enumerate(self._field.shape):
             if length is not None:
                 is_good &= records["shape"][:, axis] == length
         if self._field.kind == "map":
-            sides = records["shape"][:, :2]
-            is_good &= ((sides >= 1) & (sides <= MAX_MAP_SIDE)).all(axis=1)
+            sides = records["shape"][:, :2]  # height and width
+            is_side = (sides >= 1) & (sides <= MAX_MAP_SIDE)
+            is_good &= is_side.all(axis=1)
         if is_good.all():
             return records
         row = int(np.flatnonzero(~is_good)[0])
+        shape = records["shape"][row].tolist()
+        size_bytes = int(records["size"][row])
         raise DatasetError(
             f"{self._rows.path}: the record of sample {int(samples[row])} is impossible: an array of "
-            f"shape {records['shape'][row].tolist()} in {int(records['size'][row])} bytes; expected "
-            f"{self._field.dtype} of shape {list(self._field.shape)}. The file is damaged: {RESTORE}"
+            f"shape {shape} in {size_bytes} bytes; expected {self._field.dtype} of shape "
+            f"{list(self._field.shape)}. The file is damaged: {RESTORE}"
         )
 
 
@@ -284,7 +297,8 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
     if field.kind == "images":
         return PictureLists(folder, samples, field)
     (file_name, *_) = sidecars(field)
-    rows, _ = open_npy(folder / file_name, row_dtype(field), samples)
+    dtype = row_dtype(field)
+    rows, _ = open_npy(folder / file_name, dtype, samples)
     return rows
 
 

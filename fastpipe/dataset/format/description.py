@@ -57,13 +57,18 @@ def with_self_checksum(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     # than the text.
     text = io.BytesIO()
     blank_info = {**info, SELF_CHECKSUM: _BLANK.decode()}
-    for piece in json.JSONEncoder(indent=1).iterencode(blank_info):
+    encoder = json.JSONEncoder(indent=1)
+    for piece in encoder.iterencode(blank_info):
         text.write(piece.encode())
     text.write(b"\n")
     digest = xxhash.xxh3_64_hexdigest(text.getbuffer())
-    text.seek(-len(_BLANK + b'"\n}\n'), io.SEEK_END)
+
+    # The digits replace the zeros, which are the last value of the file.
+    last_bytes = _BLANK + b'"\n}\n'
+    text.seek(-len(last_bytes), io.SEEK_END)
     text.write(digest.encode())
-    return {**info, SELF_CHECKSUM: digest}, text.getvalue()
+    complete_info = {**info, SELF_CHECKSUM: digest}
+    return complete_info, text.getvalue()
 
 
 def read_self_checksum(data: bytes) -> tuple[str, str] | None:
@@ -84,7 +89,8 @@ def read_self_checksum(data: bytes) -> tuple[str, str] | None:
 def fingerprint(info: dict[str, Any]) -> str:
     """Names a dataset's content and order: XXH3-128 of its samples, classes, fields and shards."""
     content = {name: info[name] for name in ("samples", "classes", "fields")}
-    content["index"] = {name: info["index"][name] for name in ("name", "xxh3_64")}
+    index = info["index"]
+    content["index"] = {"name": index["name"], "xxh3_64": index["xxh3_64"]}
     encode = json.JSONEncoder(sort_keys=True).encode
 
     # The result is the hash of one JSON object. Its last entry, "shards", is long and therefore
@@ -93,7 +99,8 @@ def fingerprint(info: dict[str, Any]) -> str:
     digest = xxhash.xxh3_128(without_brace + b', "shards": [')
     separator = b""
     for shard in info["shards"]:
-        digest.update(separator + encode(shard).encode())
+        entry = encode(shard).encode()
+        digest.update(separator + entry)
         separator = b", "
     digest.update(b"]}")
     return digest.hexdigest()
@@ -165,8 +172,12 @@ def read_info(
 def _warn_if_changed(data: bytes, file: Path) -> None:
     """Says once if a dataset.json is not as it was written."""
     hashes = read_self_checksum(data)
-    if (hashes is not None and hashes[0] == hashes[1]) or str(file) in _warned:
+    if str(file) in _warned:
         return
+    if hashes is not None:
+        expected, actual = hashes
+        if expected == actual:
+            return
     _warned.add(str(file))
     _LOG.warning(
         "%s has been changed since it was written, by hand or by damage: its classes, fields and "
@@ -334,7 +345,8 @@ def file_hash(file: Path, has_ended: Callable[[], bool] = bool) -> str:
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
     handle = os.open(file, flags)
     with open(handle, "rb", buffering=0) as source:
-        if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode):
             raise OSError("not a regular file")
         while not has_ended():
             data = source.read(_CHUNK_BYTES)

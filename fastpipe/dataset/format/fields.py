@@ -218,14 +218,15 @@ def check_name(name: object) -> str:
 
 def sidecars(field: Field) -> tuple[str, ...]:
     """The names of a field's files in DST/fields: its values first, then offsets, then labels."""
-    name = field.name
+    values_file = f"{field.name}.npy"
+    offsets_file = f"{field.name}.offsets.npy"
     if field.kind in ("text", "json", "bytes"):
-        return f"{name}.bytes.npy", f"{name}.offsets.npy"
+        return f"{field.name}.bytes.npy", offsets_file
     if field.kind not in ("classes", "boxes", "keypoints", "images"):
-        return (f"{name}.npy",)
+        return (values_file,)
     if field.labelled:
-        return f"{name}.npy", f"{name}.offsets.npy", f"{name}.labels.npy"
-    return f"{name}.npy", f"{name}.offsets.npy"
+        return values_file, offsets_file, f"{field.name}.labels.npy"
+    return values_file, offsets_file
 
 
 def member(field: Field, image_format: int = JPEG, number: int = 0) -> str | None:
@@ -366,5 +367,7 @@ def _are_flip_pairs(field: Field) -> bool:
             return False
         points += [count(point) for point in pair]
     # A field of which no sample has a value has 0 points, and any number may be right.
-    has_points = not field.points or max(points, default=-1) < field.points
-    return has_points and len(set(points)) == len(points)
+    greatest = max(points, default=-1)
+    has_points = not field.points or greatest < field.points
+    has_each_once = len(set(points)) == len(points)
+    return has_points and has_each_once

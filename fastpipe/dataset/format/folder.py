@@ -92,7 +92,9 @@ def why_no_dataset(path: Path) -> str:
         else:
             hint = did_you_mean_path(path)
         if not hint:
-            in_folder = "" if path.is_absolute() else f" in {readable(os.getcwd())}"
+            in_folder = ""
+            if not path.is_absolute():
+                in_folder = f" in {readable(os.getcwd())}"
             hint = (
                 f"{in_folder}. Pass a folder that exists, or pack images into this one: fastpipe pack "
                 f"SRC {path}"

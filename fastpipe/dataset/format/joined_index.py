@@ -26,6 +26,7 @@ from fastpipe.dataset.format.parts import (
     JoinedColumn,
     gather_from_parts,
     part_and_number,
+    parts_of,
     renumbered,
     split_by_part,
     starts_of,
@@ -60,11 +61,16 @@ class JoinedIndex(Index):
         self._first_shards = starts_of(shard_counts)
 
         self.folder = parts[0].folder
-        self.path = _join_paths([part.path for part in parts])
-        self.version = parts[0].version if len(parts) == 1 else 0
+        paths = [part.path for part in parts]
+        fingerprints = [part.fingerprint for part in parts]
+        contents = [part.content for part in parts]
+        self.path = _join_paths(paths)
+        self.version = 0
+        if len(parts) == 1:
+            self.version = parts[0].version
         self.packed = all(part.packed for part in parts)
-        self.fingerprint = _join_names([part.fingerprint for part in parts])
-        self.content = _join_names([part.content for part in parts])
+        self.fingerprint = _join_names(fingerprints)
+        self.content = _join_names(contents)
 
         self.classes = list(classes)
         self.class_counts = self._count_classes()
@@ -73,7 +79,8 @@ class JoinedIndex(Index):
         self.unjoined_fields = joined_fields.reasons
         self._field_labels = joined_fields.new_labels
 
-        self.shards = Shards.joined([part.shards for part in parts])
+        shards_of_parts = [part.shards for part in parts]
+        self.shards = Shards.joined(shards_of_parts)
         self.shard_sizes = self.shards.sizes
         self.shard_starts = self.shards.starts
         storages = {part.storage for part in parts}
@@ -161,11 +168,11 @@ class JoinedIndex(Index):
         is_in_coefficients = np.array(
             [part.storage == COEFFICIENTS_STORAGE for part in self.parts]
         )
-        part_of_shard = np.searchsorted(self._first_shards, shards, side="right") - 1
+        part_of_shard = parts_of(self._first_shards, shards)
         return is_in_coefficients[part_of_shard]
 
     def part_of(self, samples: Int64s) -> Int64s:
-        return np.searchsorted(self.starts, samples, side="right") - 1
+        return parts_of(self.starts, samples)
 
     @property
     def is_scattered(self) -> bool:

@@ -27,7 +27,8 @@ def check_map(header: ArrayHeader) -> None:
     if len(axes) not in (2, 3):
         raise ImageError(f"expected a map of shape {expected}, got {axes}")
     height, width = axes[:2]
-    if not 1 <= height <= MAX_MAP_SIDE or not 1 <= width <= MAX_MAP_SIDE:
+    has_sides = min(height, width) >= 1 and max(height, width) <= MAX_MAP_SIDE
+    if not has_sides:
         raise ImageError(
             f"expected a map of shape {expected}, of 1 to {MAX_MAP_SIDE:,} pixels a side, got {axes}"
         )
@@ -56,4 +57,7 @@ def may_be_directions(dtype: str, shape: Sequence[int | None]) -> bool:
 
     Two or three channels of float: such a vector has to be mirrored with the image.
     """
-    return is_float(dtype) and len(shape) == 3 and shape[2] in (2, 3)
+    if not is_float(dtype) or len(shape) != 3:
+        return False
+    channels = shape[2]
+    return channels in (2, 3)

@@ -221,7 +221,8 @@ class Rows:
         shifts = positions // self.row_bytes - starts_in_result
         row_shifts = np.repeat(shifts, lengths)
         row_numbers = np.arange(len(row_shifts)) + row_shifts
-        rows: NDArray[Any] = np.frombuffer(data, self._dtype)[row_numbers]
+        rows_read = np.frombuffer(data, self._dtype)
+        rows: NDArray[Any] = rows_read[row_numbers]
         return rows
 
     def gather(self, begins: Int64s, ends: Int64s) -> tuple[bytes, Int64s]:
@@ -258,7 +259,8 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
     file = OpenFile(path, RESTORE)
     try:
         head = io.BytesIO(read_at(file.descriptor, _HEADER_BYTES, 0))
-        if np.lib.format.read_magic(head) != (1, 0):
+        version = np.lib.format.read_magic(head)
+        if version != (1, 0):
             raise ValueError("not of version 1.0")
         shape, is_fortran, dtype = read_npy_header(head)
         is_expected = bool(shape) and rows in (None, shape[0])

@@ -40,6 +40,7 @@ from fastpipe.dataset.format.layout import (
     version_folder,
 )
 from fastpipe.dataset.format.open_file import RESTORE, OpenFile, Rows, open_npy
+from fastpipe.dataset.format.parts import parts_of
 from fastpipe.dataset.format.pixel_form import possible_forms, read_forms
 from fastpipe.dataset.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.dataset.format.shard_list import ShardColumns, a_list, count, one_of, text
@@ -160,8 +161,8 @@ class PackedIndex(Index):
         # All versions of a dataset have the same first pack.
         packs = a_list(info.get("packs", []))
         if packs:
-            first_pack = json.dumps(packs[0], sort_keys=True).encode()
-            self.lineage = xxhash.xxh3_64_hexdigest(first_pack)
+            first_pack = json.dumps(packs[0], sort_keys=True)
+            self.lineage = xxhash.xxh3_64_hexdigest(first_pack.encode())
         packed_limits = []
         for pack in packs:
             pack_limit = pack["options"].get("max_pixels", 0)
@@ -190,8 +191,9 @@ class PackedIndex(Index):
         for name in fields:
             if name not in self.fields:
                 continue
-            for file, expected in self.fields[name].files.items():
-                yield self.files / FIELDS_FOLDER / file, expected, self.restored_by
+            for file_name, expected in self.fields[name].files.items():
+                file = self.files / FIELDS_FOLDER / file_name
+                yield file, expected, self.restored_by
 
     def sources(self) -> Records:
         """(n,) of SOURCES_DTYPE, mapped into memory. DatasetError: the file has changed."""
@@ -240,7 +242,7 @@ class PackedIndex(Index):
         records: Records = rows.take(positions, mode="clip")
         before = rows.take(positions - 1, mode="clip")
         behind = rows.take(positions + 1, mode="clip")
-        shards = np.searchsorted(self.shard_starts, samples, side="right") - 1
+        shards = parts_of(self.shard_starts, samples)
 
         is_good = self._are_placed(samples, shards, before, records, behind)
         is_good &= self._are_possible(records)
@@ -263,8 +265,7 @@ class PackedIndex(Index):
         """(n,) whether records lie in their shards, between the records before and behind them."""
         # (n,) whether a sample is the first or the last of its shard.
         is_first = samples == self.shard_starts[shards]
-        ends = np.searchsorted(self.shard_starts, samples + 1, side="right")
-        next_shards = ends - 1
+        next_shards = parts_of(self.shard_starts, samples + 1)
         is_last_of_all = samples == len(self) - 1
         is_last = (next_shards != shards) | is_last_of_all
         sizes = self.shard_sizes[shards]
@@ -274,10 +275,12 @@ class PackedIndex(Index):
         # A neighbour whose own place is impossible proves nothing about this record.
         before_ends = before["offset"] + before["size"]
         is_behind = before_ends <= records["offset"]
-        is_placed &= is_first | ~_are_inside(before, sizes) | is_behind
+        has_wrong_before = ~_are_inside(before, sizes)
+        is_placed &= is_first | has_wrong_before | is_behind
         ends = records["offset"] + records["size"]
         is_before = ends <= behind["offset"]
-        is_placed &= is_last | ~_are_inside(behind, sizes) | is_before
+        has_wrong_behind = ~_are_inside(behind, sizes)
+        is_placed &= is_last | has_wrong_behind | is_before
         return np.asarray(is_placed)
 
     def _are_possible(self, records: Records) -> Bools:
@@ -289,9 +292,10 @@ class PackedIndex(Index):
         # pixels each: 129 blocks.
         blocks_across = (width + 7) // 8
         blocks_down = (height + 7) // 8
+        num_blocks = blocks_across * blocks_down
         most_blocks = 129 * records["size"].astype(np.int64)
         is_possible = possible_forms(records)
-        is_possible &= blocks_across * blocks_down <= most_blocks
+        is_possible &= num_blocks <= most_blocks
         label = records["label"]
         is_possible &= label >= self.least_label
         is_possible &= label < len(self.classes)

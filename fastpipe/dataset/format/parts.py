@@ -34,15 +34,22 @@ def starts_of(counts: Sequence[int] | Int64s) -> Int64s:
     return starts.astype(np.int64, copy=False)
 
 
+def parts_of(starts: Int64s, numbers: Any) -> NDArray[np.intp]:
+    """The part of each shard or sample, in the shape of `numbers`."""
+    parts: NDArray[np.intp] = np.searchsorted(starts, numbers, side="right") - 1
+    return parts
+
+
 def part_and_number(starts: Int64s, number: int) -> tuple[int, int]:
     """The part of a shard or sample, and its number there."""
-    part = int(np.searchsorted(starts, number, side="right")) - 1
-    return part, number - int(starts[part])
+    part = int(parts_of(starts, number))
+    first_number = int(starts[part])
+    return part, number - first_number
 
 
 def split_by_part(starts: Int64s, samples: Int64s) -> Iterator[PartSamples]:
     """The samples of each part that has some of them. Without samples, the first part and none."""
-    part_of_sample = np.searchsorted(starts, samples, side="right") - 1
+    part_of_sample = parts_of(starts, samples)
     for part in np.unique(part_of_sample).tolist() or [0]:
         positions = np.flatnonzero(part_of_sample == part)
         numbers = samples[positions] - starts[part]
@@ -103,11 +110,14 @@ def _merge_ragged(
     # A stable sort keeps the order of the values of one sample.
     order = np.argsort(rows, kind="stable")
     values_of_parts = [ragged.values for ragged in parts]
-    values = np.concatenate(values_of_parts)[order]
-    labels = None
+    values = np.concatenate(values_of_parts)
+    values = values[order]
+    labels: NDArray[Any] | None = None
     if parts[0].labels is not None:
-        labels = np.concatenate([ragged.labels for ragged in parts])[order]
-    offsets = starts_of(np.bincount(rows, minlength=count))
+        labels_of_parts: list[Any] = [ragged.labels for ragged in parts]
+        labels = np.concatenate(labels_of_parts)[order]
+    lengths_of_samples = np.bincount(rows, minlength=count)
+    offsets = starts_of(lengths_of_samples)
     return Ragged(values, offsets, labels)
 
 

@@ -41,14 +41,15 @@ for _form in FORMS:
 
 def possible_forms(records: Records) -> Bools:
     """Whether records have pixels in one of FORMS, or neither pixels nor a form; in their shape."""
-    has_pixels = has_images(records) & (records["height"] > 0)
+    has_width = has_images(records)
+    has_height = records["height"] > 0
     has_form = _IS_POSSIBLE[records["channels"], records["bits"]]
+    is_picture = has_width & has_height & has_form
     # (..., 4)
-    numbers = np.stack(
-        [records[name] for name in ("width", "height", "channels", "bits")], axis=-1
-    )
+    columns = [records[name] for name in ("width", "height", "channels", "bits")]
+    numbers = np.stack(columns, axis=-1)
     has_nothing = (numbers == 0).all(axis=-1)
-    return np.asarray((has_pixels & has_form) | has_nothing)
+    return np.asarray(is_picture | has_nothing)
 
 
 def has_images(records: Records | np.void) -> Bools:

@@ -98,11 +98,12 @@ def before_picture(key: str, label: int, picture: bytes) -> bytes:
     digits = str(label).encode()
     cls_header = tar.header(key + ".cls", len(digits))
     cls_padding = tar.padding(len(digits))
+    cls_member = cls_header + digits + cls_padding
     if not picture:
-        return cls_header + digits + cls_padding
+        return cls_member
     image_name = f"{key}.{picture_ending(picture)}"
     image_header = tar.header(image_name, len(picture))
-    return cls_header + digits + cls_padding + image_header
+    return cls_member + image_header
 
 
 def after_picture(key: str, size_bytes: int, note: bytes) -> bytes:

@@ -147,8 +147,10 @@ class Shards:
         # (all shards,) the number of samples in each, and their bounds in the whole.
         counts_of_parts = [np.diff(part._bounds) for part in parts]
         counts = np.concatenate(counts_of_parts)
-        bounds = np.concatenate([[0], np.cumsum(counts)])
-        sizes = np.concatenate([part.sizes for part in parts])
+        ends = np.cumsum(counts)
+        bounds = np.concatenate([[0], ends])
+        sizes_of_parts = [part.sizes for part in parts]
+        sizes = np.concatenate(sizes_of_parts)
         return cls(names, bounds, sizes)
 
     def __len__(self) -> int:
@@ -159,9 +161,9 @@ class Shards:
         shard = range(len(self))[number]
         next_group = np.searchsorted(self._folder_bounds, shard, side="right")
         group = int(next_group) - 1
+        first_of_folder = int(self._folder_bounds[group])
         folder, names = self._names[group]
-        shard_in_folder = shard - int(self._folder_bounds[group])
-        name = names[shard_in_folder]
+        name = names[shard - first_of_folder]
         first, end = self._bounds[shard : shard + 2].tolist()
         size_bytes = int(self.sizes[shard])
         return Shard(folder, name, end - first, size_bytes)
@@ -209,7 +211,8 @@ def _parse_entry(entry: dict[str, Any]) -> tuple[bytes, int, int]:
     file elsewhere.
     """
     name = text(entry["name"])
-    if name in ("", ".", "..") or "/" in name or "\0" in name:
+    is_in_folder = "/" not in name and name not in ("", ".", "..")
+    if not is_in_folder or "\0" in name:
         raise ValueError(
             "expected a file name without a folder, because shards are in the dataset's own "
             f"folder, got {name!r}"

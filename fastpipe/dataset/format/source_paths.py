@@ -48,7 +48,9 @@ class SourcePaths:
                 continue
             shard = self._open_shard(int(record["shard"]))
             start = int(record["offset"]) - BEFORE_BYTES
-            paths.append(_path_in_note(shard, start, note_header_at(record)))
+            note_offset = note_header_at(record)
+            path = _path_in_note(shard, start, note_offset)
+            paths.append(path)
         return paths
 
 

@@ -136,7 +136,8 @@ class BySample(TorchFunctionMode):
         rows = shape[0] if len(shape) else 0
         device = "cpu" if device is None else device
         seeds = self._seeds.get(torch.device(device).type)  # type: ignore[call-overload]
-        if seeds is None or rows == 0 or rows % self._count:
+        has_whole_samples = rows > 0 and rows % self._count == 0
+        if seeds is None or not has_whole_samples:
             raise _NotBySampleError
         self._calls += 1
 
@@ -144,7 +145,8 @@ class BySample(TorchFunctionMode):
         low_halves = seeds & 0xFFFFFFFF
         low_halves.add_(self._calls * _STEP)
         high_halves = (seeds >> 32).to(torch.int32)
-        keys = _mix(low_halves.to(torch.int32)).bitwise_xor_(high_halves)
+        keys = _mix(low_halves.to(torch.int32))
+        keys.bitwise_xor_(high_halves)
         # (row_size,) a Weyl step for each element of a row.
         row_size = math.prod(shape) // self._count
         steps = torch.arange(row_size, dtype=torch.int32, device=seeds.device)
@@ -261,7 +263,8 @@ def _bernoulli(
 ) -> Tensor:
     # torch.bernoulli(probability), or bernoulli(like, p), which takes only the shape of `like`.
     draws = mode.uniform(probability.shape, torch.float32, probability.device)
-    is_drawn = draws < (probability if p is None else p)
+    limit = probability if p is None else p
+    is_drawn = draws < limit
     return is_drawn.to(probability.dtype)
 
 
@@ -296,7 +299,10 @@ def _normal(
     device: Any = None,
     **_: Any,
 ) -> Tensor:
-    tensors = [value for value in (mean, std) if isinstance(value, Tensor)]
+    tensors = []
+    for value in (mean, std):
+        if isinstance(value, Tensor):
+            tensors.append(value)
     if tensors:
         size = np.broadcast_shapes(*(tensor.shape for tensor in tensors))
         dtype = tensors[0].dtype

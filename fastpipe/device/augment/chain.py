@@ -361,7 +361,9 @@ class Chain(torch.nn.Module):
             num_classes is missing.
         """
         check_fits(images, labels, plan, tensors)
-        classes = choose_class_count(self.num_classes, num_classes) if self.soft else 0
+        classes = 0
+        if self.soft:
+            classes = choose_class_count(self.num_classes, num_classes)
         with without_torch_defaults(images.device):
             out = self._carry_out(images, plan, plan.split(tensors))
             if self.soft:
@@ -504,7 +506,8 @@ class Chain(torch.nn.Module):
             if operation.mixes:
                 soft = operation.mixed_labels(soft, host, step_tensors)
         if self.label_smoothing:
-            soft.mul_(1 - self.label_smoothing).add_(self.label_smoothing / classes)
+            soft.mul_(1 - self.label_smoothing)
+            soft.add_(self.label_smoothing / classes)
         return soft
 
 

@@ -72,8 +72,10 @@ def hue(images: Tensor, turns: Tensor) -> Tensor:
         return images
     # All planes are (n, height, width).
     red, green, blue = images.unbind(1)
-    most = torch.maximum(torch.maximum(red, green), blue)
-    least = torch.minimum(torch.minimum(red, green), blue)
+    most_of_two = torch.maximum(red, green)
+    most = torch.maximum(most_of_two, blue)
+    least_of_two = torch.minimum(red, green)
+    least = torch.minimum(least_of_two, blue)
     span = most.sub_(least)  # in place: `most` is not needed any more
     position = _hue_position(red, green, blue, span)
     sixths = turns[:, None, None] * 6
@@ -135,7 +137,8 @@ def sharpness(images: Tensor, factors: Tensor) -> Tensor:
     if not pixels.on_cpu(images.device):
         # lerp with the mean of all nine, whose share of a blurred pixel is 9 / 13.
         share = torch.rsub(factors, 9 / 13, alpha=9 / 13)
-        inner.lerp_(functional.avg_pool2d(images, 3, 1), _per_image(share))
+        means = functional.avg_pool2d(images, kernel_size=3, stride=1)
+        inner.lerp_(means, _per_image(share))
         return images.clamp_(0, 1)
     # The sums of three neighbours in a column, and then of three such sums in a row: nine pixels
     # by four additions.
@@ -191,7 +194,9 @@ def equalize(images: Tensor) -> Tensor:
     # A step of 0 would divide by 0: Pillow leaves such a channel as it is.
     identity = torch.arange(256, device=images.device)
     table = torch.where(step > 0, table, identity)
-    return table.mul(1 / 255).gather(2, tones).view_as(images)
+    shares = table.mul(1 / 255)
+    equalized = shares.gather(2, tones)
+    return equalized.view_as(images)
 
 
 def _histogram(tones: Tensor) -> Tensor:
@@ -259,10 +264,11 @@ def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int) -> Tensor:
     # (n, radius + 1), from the middle outwards: exp(-(tap / sigma)^2 / 2), divided by the sum of
     # both sides, which have the middle in common.
     deviations = taps / sigmas[:, None]
-    weights = torch.exp(-0.5 * deviations**2)
-    middle = weights[:, :1]
-    sums = 2 * weights.sum(1, keepdim=True) - middle
-    weights = weights / sums
+    heights = torch.exp(-0.5 * deviations**2)
+    middle = heights[:, :1]
+    sums_of_one_side = heights.sum(1, keepdim=True)
+    sums = 2 * sums_of_one_side - middle
+    weights = heights / sums
     # A depthwise convolution is one kernel on a GPU, and on a CPU slower than adding shifted images
     # up.
     blur = _by_shifts if pixels.on_cpu(images.device) else _by_convolution
@@ -285,7 +291,8 @@ def _by_shifts(images: Tensor, weights: Tensor, radius: int, dimension: int) -> 
     length = images.shape[dimension]
     # For each tap (n, 1, 1, 1).
     weight_of_tap = weights[:, :, None, None, None].unbind(1)
-    out = padded.narrow(dimension, radius, length) * weight_of_tap[0]
+    unshifted = padded.narrow(dimension, radius, length)
+    out = unshifted * weight_of_tap[0]
     pair = torch.empty_like(out)  # used again by all taps
     for tap in range(1, radius + 1):
         before = padded.narrow(dimension, radius - tap, length)

@@ -98,12 +98,17 @@ class Foreign(Operation):
         with seeded(images.device, 0) as seed_all:
             for image, seed in zip(torch.split(images, 1), seeds, strict=True):
                 seed_all(seed)
-                results.append(check_result(self.module, self.module(image), 1))
-        shapes = {str(tuple(result.shape[1:])) for result in results}
+                result = self.module(image)
+                results.append(check_result(self.module, result, 1))
+        shapes = set()
+        for result in results:
+            shape = tuple(result.shape[1:])
+            shapes.add(str(shape))
         if len(shapes) > 1:
+            some_shapes = ", ".join(sorted(shapes)[:4])
             raise ConfigError(
                 f"augment: {type(self.module).__name__} returned images of different shapes, so "
-                f"they make no batch: {', '.join(sorted(shapes)[:4])}. Resize them alike"
+                f"they make no batch: {some_shapes}. Resize them alike"
             )
         return torch.cat(results)
 

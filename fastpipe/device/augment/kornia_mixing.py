@@ -75,10 +75,10 @@ def _mosaic(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Ar
     The tiles go down the columns, from left to right.
     """
     columns, rows = module.flags["mosaic_grid"]
-    start = parameters["src"][:, 0].numpy()  # (n, 2): x, y of the window
+    start_x, start_y = parameters["src"][:, 0].numpy().T  # (n,) each, of the window
     height, width = size
-    across = _filled_parts(start[:, 0], columns, width)
-    down = _filled_parts(start[:, 1], rows, height)
+    across = _filled_parts(start_x, columns, width)
+    down = _filled_parts(start_y, rows, height)
     # (columns, rows, n) -> (columns * rows, n)
     shares = across[:, None] * down[None]
     shares = shares.reshape(columns * rows, -1)

@@ -180,9 +180,11 @@ class Kornia(ModuleOperation):
         if len(changed) < 2:
             return False
         generator = torch.Generator("cpu").manual_seed(0)
-        ids = torch.randint(1, 3, (2, 1, *size), generator=generator, device=_CPU)
+        shape = (2, 1, *size)
+        ids = torch.randint(1, 3, shape, generator=generator, device=_CPU)
+        masks = ids.to(torch.float32)
         parameters = self._draw_parameters(seeds[changed], 0, size, channels)
-        moved = self._mover(ids.to(torch.float32), parameters)
+        moved = self._mover(masks, parameters)
         return not torch.equal(moved, moved.round())
 
     def _make_calls(
@@ -236,7 +238,8 @@ class Kornia(ModuleOperation):
         """The rows [begin, end) of a call that are done at once: CPU_BYTES on a CPU, else all."""
         count = len(images) if call.rows is None else len(call.rows)
         part_count = 1
-        if pixels.on_cpu(images.device) and call.nature.row_parameters is not None:
+        has_row_parameters = call.nature.row_parameters is not None
+        if has_row_parameters and pixels.on_cpu(images.device):
             image_bytes = 4 * images[0].numel()  # as float32
             rows_at_once = max(2, CPU_BYTES // image_bytes)
             part_count = max(1, count // rows_at_once)
@@ -254,7 +257,8 @@ class Kornia(ModuleOperation):
         batch_seed = draws.group_seed(Stream.MODULE, position, None)
         rows = self._changed_rows(seeds, batch_seed)
         # Its user wants one draw for the batch.
-        has_batch_probability = getattr(self.module, "p_batch", 1) != 1
+        batch_probability = getattr(self.module, "p_batch", 1)
+        has_batch_probability = batch_probability != 1
         is_same_on_batch = self.module.same_on_batch or has_batch_probability
         needs_groups = nature.draws_once and not self._draws_row_by_row
         if is_same_on_batch or not needs_groups:

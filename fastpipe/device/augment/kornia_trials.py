@@ -45,7 +45,10 @@ def find_nature(module: Any, size: Size, channels: int) -> Nature:
     """
     parameters, once_count = _draw_parameters(module, 2, size, channels)
     values, _ = tree_flatten(parameters)
-    leaves = [value for value in values if isinstance(value, Tensor)]
+    leaves = []
+    for value in values:
+        if isinstance(value, Tensor):
+            leaves.append(value)
     draws_once = once_count > 0
     if not hasattr(module, "p_batch"):
         # It chooses among other modules, on the host. So large parameters are drawn there, too.
@@ -65,18 +68,16 @@ def find_nature(module: Any, size: Size, channels: int) -> Nature:
     # A parameter of one number belongs to one image: RandomMotionBlur takes this image's kernel for
     # all images. RandomChannelDropout numbers the rows of the whole call in `batch_idx`; for a part
     # they would be too large.
-    can_be_cut = "batch_idx" not in parameters and not any(
-        leaf.shape == (1,) for leaf in leaves
-    )
+    is_of_one_image = any(leaf.shape == (1,) for leaf in leaves)
+    can_be_cut = "batch_idx" not in parameters and not is_of_one_image
     row_parameters: frozenset[int] | None = None
     if size_after == size and can_be_cut:
         # Large parameters are drawn for any rows, on the device.
         row_parameters = frozenset()
         if not is_large:
             other_parameters, _ = _draw_parameters(module, 3, size, channels)
-            row_parameters = _leaves_that_differ(
-                leaves, tree_flatten(other_parameters)[0]
-            )
+            other_leaves, _ = tree_flatten(other_parameters)
+            row_parameters = _leaves_that_differ(leaves, other_leaves)
     return Nature(channels, draws_once, is_large, size_after, row_parameters)
 
 

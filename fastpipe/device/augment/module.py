@@ -276,7 +276,9 @@ class Augment(Chain):
             )
         # Each call without keys gets a seed of its own. The first one has the seed 0.
         if seed is None and batch is None:
-            seed = key(0, self._call_count, Stream.CALL) if self._call_count else 0
+            seed = 0
+            if self._call_count:
+                seed = key(0, self._call_count, Stream.CALL)
             self._call_count += 1
         batch = whole("batch", batch or 0, least=0, most=2**63 - 1)
         plan = self.plan(

@@ -72,7 +72,8 @@ def move_places(
             visibility = placed.values[..., 2:]
             points = np.concatenate([after, visibility], axis=2)
             # Left and right points of an object change places in a mirror image.
-            values = swap_pairs(points, is_mirrored[placed.rows], placed.flip_pairs)
+            is_object_mirrored = is_mirrored[placed.rows]
+            values = swap_pairs(points, is_object_mirrored, placed.flip_pairs)
         result[name] = replace(placed, values=values)
     return result
 
@@ -80,7 +81,9 @@ def move_places(
 def _triangle(size: Size) -> Float32s:
     """(3, 2) the top left, top right and bottom left pixel of an image, x and y."""
     height, width = size
-    corners = [[0, 0], [width - 1, 0], [0, height - 1]]
+    right = width - 1
+    bottom = height - 1
+    corners = [[0, 0], [right, 0], [0, bottom]]
     return np.array(corners, dtype=np.float32)
 
 
@@ -112,9 +115,10 @@ def _move_all(
         # Each row has its first box or object first, with all its vertices.
         first_points = point_count + order_in_row * vertex_count
         points = first_points[:, None] + np.arange(vertex_count)
-        indices.append((field_rows[:, None], points))
-        most_in_row = int(order_in_row.max(initial=-1)) + 1
-        point_count += most_in_row * vertex_count
+        index = (field_rows[:, None], points)
+        indices.append(index)
+        last_in_row = int(order_in_row.max(initial=-1))
+        point_count += (last_in_row + 1) * vertex_count
 
     all_points = np.zeros((count, point_count, 2), dtype=np.float32)
     for field_vertices, index in zip(vertices, indices, strict=True):

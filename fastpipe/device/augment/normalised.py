@@ -84,7 +84,8 @@ class Erasing(Operation):
         is_chosen[:num_spared] = False
         # (n,) how many boxes a chosen sample gets, 1 to `most`.
         count_draws = draws.each(Stream.ERASE_COUNT)
-        counts = 1 + np.floor(count_draws * self.most)
+        more_boxes = np.floor(count_draws * self.most)
+        counts = 1 + more_boxes
         row_parts = []
         box_parts = []
         seed_parts = []
@@ -97,7 +98,8 @@ class Erasing(Operation):
             boxes_tlbr = _erased_boxes(box_draws, size, counts)
             top, left, bottom, right = boxes_tlbr.T
             has_area = (bottom > top) & (right > left)
-            is_erased = is_chosen & (number < counts) & has_area
+            has_box = is_chosen & (number < counts)
+            is_erased = has_box & has_area
             rows = np.flatnonzero(is_erased)
             # 63 bits, because a generator takes signed seeds.
             noise_bits = box_draws.sample_bits(Stream.ERASE_NOISE, position)
@@ -110,8 +112,9 @@ class Erasing(Operation):
         order = np.argsort(rows, kind="stable")
         rows = rows[order]
         boxes_tlbr = np.concatenate(box_parts)[order]
-        seeds = np.concatenate(seed_parts)[order].astype(np.int64)
-        return Step((rows, boxes_tlbr, seeds), {"rows": rows, "boxes": boxes_tlbr})
+        seeds = np.concatenate(seed_parts)[order]
+        arrays: dict[str, Array] = {"rows": rows, "boxes": boxes_tlbr}
+        return Step((rows, boxes_tlbr, seeds.astype(np.int64)), arrays)
 
     def run(
         self, images: Tensor, first_row: int, host: tuple[Int64s, ...], tensors: Tensors
@@ -142,7 +145,9 @@ class Erasing(Operation):
 
     def _fill_with_noise(self, box: Tensor, seed: int) -> None:
         """Fills a box (height, width, c) with random colours, one or as many as pixels."""
-        shape = box.shape if self.noise == "pixel" else box.shape[2:]
+        shape = box.shape
+        if self.noise != "pixel":
+            shape = box.shape[2:]
         generator = torch.Generator(box.device).manual_seed(seed)
         noise = torch.randn(
             shape, dtype=box.dtype, device=box.device, generator=generator
@@ -175,11 +180,14 @@ def _erased_boxes(draws: Draws, size: Size, counts: Float64s) -> Int64s:
         share = between(area_draws, min_share, max_share)
         area = height * width * share / counts
         ratio_draws = draws.each(Stream.ERASE_RATIO + attempt)
-        ratio = np.exp(between(ratio_draws, min_log, max_log))
-        h, w = sides_of(area, ratio)
-        fits = is_todo & (h < height) & (w < width)
-        y = up_to(y_draws, height - h)
-        x = up_to(x_draws, width - w)
+        log_ratio = between(ratio_draws, min_log, max_log)
+        h, w = sides_of(area, np.exp(log_ratio))
+        is_inside = (h < height) & (w < width)
+        fits = is_todo & is_inside
+        last_y = height - h
+        last_x = width - w
+        y = up_to(y_draws, last_y)
+        x = up_to(x_draws, last_x)
         bottom = y + h
         right = x + w
         tried_boxes = np.stack([y, x, bottom, right], axis=1)
@@ -210,7 +218,8 @@ def beta(u: Float64s, v: Float64s, alpha: float) -> Float64s:
     # multiplied by sqrt(w / (2 alpha)), so that a w of 0 makes no number infinite.
     numerator = cosine * np.sqrt(one_minus_w)
     square = cosine * cosine * one_minus_w + w
-    denominator = np.sqrt(np.where(square > 0, square, 1))
+    positive_square = np.where(square > 0, square, 1)
+    denominator = np.sqrt(positive_square)
     share = (1 + numerator / denominator) / 2
     return np.clip(share, 0, 1)  # rounding may move it outside
 
@@ -261,11 +270,15 @@ class Mixing(Operation):
     def partners(self, count: int) -> Int64s:
         """(count,): the row that is mixed into each row."""
         rows = np.arange(count)
-        return np.flip(rows) if self.from_the_end else np.roll(rows, 1)
+        if self.from_the_end:
+            return np.flip(rows)
+        return np.roll(rows, 1)
 
     def _partners_of(self, rows: Tensor) -> Tensor:
         """(n, ...): the rows that are mixed into these."""
-        return rows.flip(0) if self.from_the_end else rows.roll(1, 0)
+        if self.from_the_end:
+            return rows.flip(0)
+        return rows.roll(1, 0)
 
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
         """Draws the shares; where rows have padding, cutmix counts the pixels of images only.
@@ -389,7 +402,8 @@ def box_share(
     # (n,) each: the pixels of the own image that the box covers, and those of the partner in it.
     covered = _pixels_in_box(top_left, bottom_right, image_sizes)
     pasted = _pixels_in_box(top_left, bottom_right, image_sizes[partners])
-    visible = image_sizes.prod(axis=1) - covered + pasted
+    image_areas = image_sizes.prod(axis=1)
+    visible = image_areas - covered + pasted
     return np.asarray(pasted / visible)
 
 
@@ -410,8 +424,10 @@ def _boxes_of_sides(draw: Draw, size: Size, sides: tuple[float, float]) -> Int64
     width_share = between(draw(Stream.CUT_WIDTH), least, most)
     h = (height * height_share).astype(np.int64)
     w = (width * width_share).astype(np.int64)
-    y = up_to(draw(Stream.CUT_Y), height - h)
-    x = up_to(draw(Stream.CUT_X), width - w)
+    last_y = height - h
+    last_x = width - w
+    y = up_to(draw(Stream.CUT_Y), last_y)
+    x = up_to(draw(Stream.CUT_X), last_x)
     bottom = y + h
     right = x + w
     return np.stack([y, x, bottom, right], axis=1)
@@ -423,8 +439,10 @@ def _boxes_of_share(draw: Draw, size: Size, share: Float64s) -> Int64s:
     """
     height, width = size
     side = np.sqrt(1 - share)
-    half_h = (height * side).astype(np.int64) // 2
-    half_w = (width * side).astype(np.int64) // 2
+    h = (height * side).astype(np.int64)
+    w = (width * side).astype(np.int64)
+    half_h = h // 2
+    half_w = w // 2
     y = (draw(Stream.CUT_Y) * height).astype(np.int64)
     x = (draw(Stream.CUT_X) * width).astype(np.int64)
     top = y - half_h

@@ -197,7 +197,8 @@ def _parse_moment(name: str, value: object) -> Moments:
         numbers = tuple(float(number) for number in value)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         numbers = ()
-    if len(numbers) not in (1, 3, 4) or not all(map(math.isfinite, numbers)):
+    are_finite = all(map(math.isfinite, numbers))
+    if len(numbers) not in (1, 3, 4) or not are_finite:
         raise ConfigError(
             f"{name}: expected one number for all channels, or one per channel: 1 (gray), 3 (red, "
             f"green, blue) or 4 (and alpha), got {value!r}"
@@ -262,7 +263,10 @@ def _advise_callable(function: object) -> str:
 
 def describe_equivalent(value: object) -> str:
     """How a preset's name, or another kind of augmentation, is written here."""
-    preset = value if isinstance(value, str) else getattr(value, "__name__", "")
+    if isinstance(value, str):
+        preset = value
+    else:
+        preset = getattr(value, "__name__", "")
     preset = preset.lower()
     if preset in ("trivialaugment", "trivialaugmentwide"):
         preset = "trivial_augment"

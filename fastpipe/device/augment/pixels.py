@@ -61,9 +61,11 @@ def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
     step = count
     if on_cpu(images.device) and part_bytes is not None:
         image_bytes = 4 * images[0].numel()  # as float32
-        step = max(1, part_bytes * torch.get_num_threads() // image_bytes)
+        bytes_of_all_threads = part_bytes * torch.get_num_threads()
+        step = max(1, bytes_of_all_threads // image_bytes)
     for first_row in range(0, count, step):
-        yield first_row, min(first_row + step, count)
+        end_row = min(first_row + step, count)
+        yield first_row, end_row
 
 
 def to_unit(images: Tensor, memory_format: torch.memory_format) -> Tensor:
@@ -122,7 +124,9 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None
     # multiply there, while it is in the cache. A narrower dtype goes through a float32 buffer of
     # this part.
     is_float32 = out.dtype == torch.float32
-    work = out if is_float32 else torch.empty_like(out, dtype=torch.float32)
+    work = out
+    if not is_float32:
+        work = torch.empty_like(out, dtype=torch.float32)
     work.copy_(images)
     count, channels, height, width = work.shape
     work_nhwc = work.permute(0, 2, 3, 1)

@@ -120,14 +120,16 @@ def numbers_of(pick: str, share: Float64s, space: Space, size: Size) -> Float64s
         # a b c d e f of effects.warp, first those of the identity.
         numbers[:, [0, 4]] = 1
         for entry, values in _matrix_entries(pick, share, space, size).items():
-            numbers[:, "abcdef".index(entry)] = values
+            column = "abcdef".index(entry)
+            numbers[:, column] = values
         # From pixels to grid_sample's range of -1 to 1: a b c give x, and d e f give y.
         numbers[:, :3] *= 2 / width
         numbers[:, 3:] *= 2 / height
     elif pick in ("brightness", "saturation", "contrast", "sharpness"):
         numbers[:, 0] = 1 + share * space.enhance
     elif pick == "posterize":
-        numbers[:, 0] = np.rint(8 - share * space.posterize)
+        bits = 8 - share * space.posterize
+        numbers[:, 0] = np.rint(bits)
     elif pick == "solarize":
         numbers[:, 0] = 1 - share
     return numbers
@@ -252,15 +254,17 @@ class Policy(Operation):
         # Sorts the rows group by group; in a group they stay ascending.
         group_of_row = _GROUP_OF_PICK[picks]
         order = np.argsort(group_of_row, kind="stable")
+        sorted_groups = group_of_row[order]
         # (groups + 1,) where each group begins, and the end of the last one.
         group_numbers = np.arange(len(_FUNCTIONS) + 1)
-        edges = np.searchsorted(group_of_row[order], group_numbers).tolist()
+        edges = np.searchsorted(sorted_groups, group_numbers).tolist()
         groups = []
         for name, (begin, end) in zip(_FUNCTIONS, pairwise(edges), strict=True):
             if begin < end:
                 groups.append((name, begin, end))
+        layer = Layer(order, tuple(groups))
         sorted_numbers = numbers[order].astype(np.float32)
-        return Layer(order, tuple(groups)), sorted_numbers
+        return layer, sorted_numbers
 
     def _bins(self, draws: Float64s) -> Float64s:
         """(n,) magnitudes, from as many draws."""
@@ -270,8 +274,8 @@ class Policy(Operation):
             bins = draws * self.magnitude
         elif self.spread:
             # A uniform draw becomes a normal one by the inverse of the distribution function.
-            normal = torch.special.ndtri(torch.from_numpy(draws)).numpy()
-            bins = self.magnitude + normal * self.spread
+            normal = torch.special.ndtri(torch.from_numpy(draws))
+            bins = self.magnitude + normal.numpy() * self.spread
         else:
             bins = np.full(len(draws), float(self.magnitude))
         return np.clip(bins, 0, self.most)

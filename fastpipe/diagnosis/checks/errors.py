@@ -113,7 +113,9 @@ def _describe_failure(failure: dict[str, str]) -> str:
         return (
             f"collate_fn, of the samples {failure['sample']}, raised {failure['error']}"
         )
-    name = f" ({failure['name']})" if failure["name"] else ""
+    name = ""
+    if failure["name"]:
+        name = f" ({failure['name']})"
     return f"reading sample {failure['sample']}{name} raised {failure['error']}"
 
 

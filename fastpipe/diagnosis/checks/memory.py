@@ -40,9 +40,10 @@ _MIN_BATCHES_EACH = 8
 
 def check(observation: Observation, surroundings: Surroundings) -> Iterator[Finding]:
     """Finds workers that copy the dataset's objects, open files that pile up, and other growth."""
-    grown = [
-        g for g in measure_growth(observation) if g.steadily_grown_bytes > _MIN_COPIED
-    ]
+    grown = []
+    for growth in measure_growth(observation):
+        if growth.steadily_grown_bytes > _MIN_COPIED:
+            grown.append(growth)
     copying = [growth for growth in grown if not growth.is_main]
     heavy_bytes = sum(container["bytes"] for container in observation.facts["heavy"])
     total_bytes = observation.num_workers * heavy_bytes
@@ -150,21 +151,32 @@ def _check_kept(observation: Observation, worst: Growth) -> Iterator[Finding]:
     # A training has several loops, such as one for validation. The most frequent one counts.
     loop_place = ""
     if worst.is_main:
-        loops = Counter(epoch.place for epoch in observation.epochs if epoch.place)
+        loops: Counter[str] = Counter()
+        for epoch in observation.epochs:
+            if epoch.place:
+                loops[epoch.place] += 1
         if loops:
-            loop_place = loops.most_common(1)[0][0]
+            [(loop_place, _)] = loops.most_common(1)
     # The main process has the dataset, but reads it only where there are no workers.
     reads_dataset = not worst.is_main or observation.num_workers == 0
-    dataset_place = str(observation.facts["dataset_place"]) if reads_dataset else ""
+    dataset_place = ""
+    if reads_dataset:
+        dataset_place = str(observation.facts["dataset_place"])
     lines = [*find_keeping_lines(loop_place), *find_keeping_lines(dataset_place)]
 
-    sharing_count = 1 if worst.is_main else max(observation.num_workers, 1)
+    if worst.is_main:
+        sharing_count = 1
+    else:
+        sharing_count = max(observation.num_workers, 1)
     least_batches = max(_MIN_BATCHES_EACH, _MIN_BATCHES // sharing_count)
     least_bytes = _MIN_KEPT if lines else _MIN_GROWTH
     if worst.batches < least_batches or worst.kept_bytes < least_bytes:
         return
-    where = lines[0] if lines else loop_place or dataset_place
-    yield _report_memory_grows(worst, where, read_line(lines[0]) if lines else "")
+    if lines:
+        keeping_line = lines[0]
+        yield _report_memory_grows(worst, keeping_line, read_line(keeping_line))
+    else:
+        yield _report_memory_grows(worst, loop_place or dataset_place, "")
 
 
 def _report_memory_grows(growth: Growth, where: str, keeping_line: str) -> Finding:

@@ -112,7 +112,8 @@ def _check_global_generators(
     if pairs:
         # Two workers say more than one worker in two epochs.
         pairs_of_two = [pair for pair in pairs if pair[0] != pair[1]]
-        first, second, name = (pairs_of_two or pairs)[0]
+        best_pairs = pairs_of_two or pairs
+        first, second, name = best_pairs[0]
         yield _report_same_seed(observation, first, second, name)
 
 

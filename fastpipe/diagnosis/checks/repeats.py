@@ -132,9 +132,10 @@ def _count_shared(first: list[list[int]], second: list[list[int]]) -> tuple[int,
     `first` and `second` have the checksums of each sample: of the whole, then of its first parts.
     """
     length = min(len(first), len(second))
+    is_same_order = first[:length] == second[:length]
     # The same samples in the same order are no chance, if they are not all alike.
     different = {tuple(sums) for sums in first[:length]}
-    if len(different) > 1 and first[:length] == second[:length]:
+    if is_same_order and len(different) > 1:
         return length, length
     # In another order, compare the whole, then one part after the other. Only a part that differs
     # from sample to sample, such as a name, identifies samples; labels do not.
@@ -144,12 +145,14 @@ def _count_shared(first: list[list[int]], second: list[list[int]]) -> tuple[int,
     for part in range(part_count):
         first_sums = [sums[part] for sums in first]
         second_sums = [sums[part] for sums in second]
-        is_own_count = part > 0 and first_sums[:_MIN_DISTINCT] == counting_sums
-        if is_own_count:
-            continue  # 0, 1, 2, ...: the worker counts its samples
+        # 0, 1, 2, ...: the worker counts its samples.
+        is_count = first_sums[:_MIN_DISTINCT] == counting_sums
+        if part > 0 and is_count:
+            continue
         first_distinct = _take_distinct(first_sums)
         second_distinct = _take_distinct(second_sums)
-        if min(len(first_distinct), len(second_distinct)) < _MIN_DISTINCT:
+        distinct_count = min(len(first_distinct), len(second_distinct))
+        if distinct_count < _MIN_DISTINCT:
             continue
         shared = first_distinct & second_distinct
         if len(shared) >= _MIN_SHARED:

@@ -50,7 +50,9 @@ def _check_slow_samples(observation: Observation) -> Iterator[Finding]:
             # A busy machine makes samples slow, too: a batch that waited for a CPU proves nothing.
             if (fetch.delayed_s or 0.0) < _MAX_DELAYED * fetch.seconds:
                 fetches.append(fetch)
-    times_us = [time_us for fetch in fetches for time_us in fetch.times_us]
+    times_us: list[int] = []
+    for fetch in fetches:
+        times_us += fetch.times_us
     if len(times_us) < _MIN_SAMPLES:
         return
     times_s = np.array(times_us, dtype=float) / 1e6  # (samples,)
@@ -129,7 +131,9 @@ def _describe_worst(fetches: list[Fetch], limit_s: float) -> list[str]:
 
 def _check_reused_buffer(observation: Observation) -> Iterator[Finding]:
     """Finds samples that lie in the memory of the sample before, which is still in use."""
-    reused = [part for worker in observation.workers for part in worker.reused]
+    reused = []
+    for worker in observation.workers:
+        reused += worker.reused
     if len(reused) < _MIN_REUSED:
         return
     first = reused[0]

@@ -120,7 +120,9 @@ def _find_bottleneck(observation: Observation, stages: Stages) -> _Bottleneck | 
         return _COLLATE if stages.collate_s > stages.dataset_s else _DATASET
     # The workers have time. The way has to be a good part of the wait, and not short beside the
     # work.
-    if transfer_s > 0.3 * stages.wait_s and transfer_s > stages.fetch_s / 4:
+    is_much_of_wait = transfer_s > 0.3 * stages.wait_s
+    is_long = transfer_s > stages.fetch_s / 4
+    if is_much_of_wait and is_long:
         return _TRANSFER
     return None
 

@@ -114,7 +114,9 @@ def _is_call_of_self(call: ast.Call) -> bool:
 
 def _list_wrappers(decorator: ast.expr, definitions: _Definitions) -> Iterator[Piece]:
     """Yields a decorator's function and the functions inside of it, one of which gets called."""
-    function = decorator.func if isinstance(decorator, ast.Call) else decorator
+    function = decorator
+    if isinstance(decorator, ast.Call):
+        function = decorator.func
     for outer in definitions.functions.get(get_name(function), []):
         for node in ast.walk(outer.node):
             if isinstance(node, ast.FunctionDef):

@@ -141,7 +141,7 @@ def _list_new_names(node: ast.AST) -> set[str]:
         targets = [item.optional_vars for item in node.items if item.optional_vars]
     names: set[str] = set()
     for target in targets:
-        names.update(
-            stored.id for stored in list_stored(target) if isinstance(stored, ast.Name)
-        )
+        for stored in list_stored(target):
+            if isinstance(stored, ast.Name):
+                names.add(stored.id)
     return names

@@ -46,7 +46,10 @@ def find_creation(loader: Any, frame: FrameType) -> str:
         loader_names: set[str] = set()
         for scope in (caller.f_locals, caller.f_globals):
             loader_names.update(name for name in scope if scope[name] is loader)
-        lines = [line for line, targets in calls.items() if targets & loader_names]
+        lines = []
+        for line, targets in calls.items():
+            if targets & loader_names:
+                lines.append(line)
         lines_above = [line for line in lines if line <= running_line]
         if lines_above:
             return f"{file}:{max(lines_above)}"
@@ -69,7 +72,10 @@ def _list_class_calls(file: str, class_name: str) -> dict[int, set[str]]:
             names_of_value[id(node.value)] = names
         elif isinstance(node, ast.Call) and get_name(node.func) == class_name:
             calls.append(node)
-    return {call.lineno: names_of_value.get(id(call), set()) for call in calls}
+    names_of_line = {}
+    for call in calls:
+        names_of_line[call.lineno] = names_of_value.get(id(call), set())
+    return names_of_line
 
 
 def find_assignment(path: str, owner: str) -> str:
@@ -159,7 +165,8 @@ def _list_repeated(place: str) -> list[Piece]:
             continue
         loop = Piece(file, node)
         pieces = [loop, *list_called(loop)]
-        if any(piece.file == file and has_line(piece.node, line) for piece in pieces):
+        pieces_of_file = [piece for piece in pieces if piece.file == file]
+        if any(has_line(piece.node, line) for piece in pieces_of_file):
             repeated += pieces
     return repeated
 

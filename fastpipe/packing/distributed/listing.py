@@ -161,7 +161,9 @@ def _list_all(job: Job, _: object) -> ListedSources | int:
     """Lists the sources in one task; the number of classes if there are too many sources for it."""
     root = job.source_path()
     options = job.options
-    folders = class_folders(root, options.source) if options.shuffle else None
+    folders = None
+    if options.shuffle:
+        folders = class_folders(root, options.source)
     if folders is not None:
         paths = in_class_folders(folders.root, folders.folders)
         # The files are only counted, up to the limit: there may be a billion.
@@ -193,7 +195,10 @@ def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
     folders_of_group = folders.folders[group_index::num_groups]
     names = [name for _, name in folders_of_group]
     numbered = numbered_folders(names, folders.classes, given_classes, is_empty)
-    classes = folders.classes if given_classes is None else list(given_classes.labels)
+    if given_classes is None:
+        classes = folders.classes
+    else:
+        classes = list(given_classes.labels)
     # The times of a bucket are those of another clock, so that a listing of it has none.
     if not isinstance(root, Path):
         taken_ns = 0
@@ -252,8 +257,12 @@ def _read_listed(
             # Perhaps this machine does not see the folder, and another one does.
             raise FileNotFoundError(errno.ENOENT, "no such run in the spool", name)
         (bytes_range,) = find_ranges(spool, name, sizes[name], key_ranges)
-        samples = read_samples(spool, name, bytes_range, _WINDOW_BYTES)
-        return [sample for sample in samples if start <= sample.order_key[0] < stop]
+        samples = []
+        for sample in read_samples(spool, name, bytes_range, _WINDOW_BYTES):
+            order_hash, _ = sample.order_key
+            if start <= order_hash < stop:
+                samples.append(sample)
+        return samples
 
     samples = itertools.chain.from_iterable(spool.map(read, run_names))
     in_order = sorted(samples, key=lambda sample: sample.order_key)
@@ -271,9 +280,10 @@ def _write_range(
     plan = listed.plan
     # A range has whole shards, so that each shard is written by one task.
     first_shard = plan.stride * range_index // listed.num_ranges
-    last_shard = plan.stride * (range_index + 1) // listed.num_ranges
-    stop = min(last_shard * plan.step, HASHES)
-    sources = _read_listed(job, run_names, first_shard * plan.step, stop)
+    end_shard = plan.stride * (range_index + 1) // listed.num_ranges
+    start = first_shard * plan.step
+    stop = min(end_shard * plan.step, HASHES)
+    sources = _read_listed(job, run_names, start, stop)
     listing = _listing_of(job, listed.facts, sources)
     slices = name_slices(listing, job.options, plan)
     _write_shards(job, listing, slices, range_index)
@@ -314,8 +324,10 @@ def _parts_of(
         for _, group in itertools.groupby(row_runs, key=lambda rows: rows.group):
             yield _convert_part(listing, list(group))
     for name, shard_slice in slices.items():
-        positions = range(shard_slice.start, shard_slice.stop)
-        sources = listing.sources[shard_slice.start : shard_slice.stop]
+        start = shard_slice.start
+        stop = shard_slice.stop
+        positions = range(start, stop)
+        sources = listing.sources[start:stop]
         size_bytes = sum(source.size_bytes for source in sources)
         part = Part(MAKE, name, len(positions), size_bytes, number=shard_slice.number)
         yield part, positions
@@ -331,5 +343,7 @@ def _convert_part(
     num_sources = len(listing.sources)
     size_bytes = listing.size_bytes * len(positions) // num_sources
     lengths = [(rows.name, len(rows.positions)) for rows in row_runs]
-    name = f"rows-{xxhash.xxh3_128_hexdigest(repr(lengths).encode())}"
-    return Part(CONVERT, name, len(positions), size_bytes, runs=lengths), positions
+    digest = xxhash.xxh3_128_hexdigest(repr(lengths).encode())
+    name = f"rows-{digest}"
+    part = Part(CONVERT, name, len(positions), size_bytes, runs=lengths)
+    return part, positions

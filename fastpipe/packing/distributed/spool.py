@@ -255,10 +255,10 @@ def read_sources(job: Job, listed: ListedSources, part: Part) -> Listing:
 def _decode_source(encoded: list[Any], notes: Notes | None) -> Source:
     values = dict(zip(Source._fields, encoded, strict=True))
     # JSON has lists in place of tuples.
-    values["parts"] = tuple(
-        tuple((offset, size_bytes) for offset, size_bytes in members)
-        for members in values["parts"]
-    )
+    parts = []
+    for members in values["parts"]:
+        parts.append(tuple((offset, size_bytes) for offset, size_bytes in members))
+    values["parts"] = tuple(parts)
     if values["note"] is not None and notes is not None:
         text, content, state = values["note"]
         data = text.encode()

@@ -73,7 +73,8 @@ def _merge_shared(kind: str, before: Any, shared: Any) -> Any:
     # Only the height and the width of maps may differ.
     if kind == "map" and lengths[2:] != lengths_before[2:]:
         return None
-    return [dtype, list(common_shape([lengths_before, lengths]))]
+    shape = common_shape([lengths_before, lengths])
+    return [dtype, list(shape)]
 
 
 def _describe_difference(kind: str, expected: Any, got: Any) -> str:
@@ -183,8 +184,10 @@ class Agreement:
         agreed = {}
         value_of_field = dict(zip(self.kinds, values, strict=True))
         for name, value in value_of_field.items():
+            kind = self.kinds[name]
+            before = self._agreed[name]
             with naming_field(name):
-                agreed[name] = _agree(self.kinds[name], value, self._agreed[name])
+                agreed[name] = _agree(kind, value, before)
         self._agreed.update(agreed)
 
         numbered = []
@@ -242,7 +245,8 @@ class Agreement:
             names = tuple(self._numbers[name])
             shared: dict[str, Any] = {}
             if kind in _ATTRIBUTES and agreed.shared is not None:
-                shared[_ATTRIBUTES[kind]] = agreed.shared
+                attribute = _ATTRIBUTES[kind]
+                shared[attribute] = agreed.shared
             elif kind in ARRAY_KINDS and agreed.shared is not None:
                 dtype, lengths = agreed.shared
                 shared = {"dtype": dtype, "shape": tuple(lengths)}

@@ -46,9 +46,10 @@ def mask_of_png(data: bytes) -> NDArray[Any]:
 
 def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
     """(H, W) uint8 or uint16, a copy; of bool, or of any integers that fit."""
-    if mask.ndim != 2 or not mask.size or mask.dtype.kind not in "biu":
+    has_pixels = mask.ndim == 2 and mask.size > 0
+    if not has_pixels or mask.dtype.kind not in "biu":
         raise ImageError(f"{_EXPECTED}; got an array of {mask.shape} {mask.dtype}")
-    if mask.dtype.kind == "b" or mask.dtype == np.uint8:
+    if mask.dtype in (np.bool_, np.uint8):
         return mask.astype(np.uint8)
     least = mask.min()
     most = mask.max()
@@ -116,8 +117,8 @@ def _count_runs(shape: object, width: int, height: int) -> list[int]:
         return count_alternately(shape["runs"], width * height)
     if isinstance(shape, dict) and "shares" in shape:
         # (points, 2) as shares of the image's width and height
-        shares = np.array(shape["shares"], dtype=np.float64).reshape(-1, 2)
-        polygon = shares * (width, height)
+        shares = np.array(shape["shares"], dtype=np.float64)
+        polygon = shares.reshape(-1, 2) * (width, height)
         shape = [polygon.ravel().tolist()]
     if isinstance(shape, list):
         shape = _fill_polygons(shape, width, height)

@@ -70,8 +70,9 @@ class Placement:
             turn = packed.orientation
         elif is_shown and not encode.apply_exif:
             turn = _INVERSE.get(packed.orientation, packed.orientation)
+        size = size_in(frame, packed)
         packed_size = (packed.width, packed.height)
-        return cls(size_in(frame, packed), turn, packed_size)
+        return cls(size, turn, packed_size)
 
     def boxes(self, boxes: Float32s) -> Float32s:
         """(M, 4) x0, y0, x1, y1 in pixels of the source -> in pixels of the packed picture."""

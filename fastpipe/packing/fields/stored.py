@@ -124,7 +124,8 @@ class FieldValues:
         if isinstance(value, bytes):
             size = mask_size(value)
         else:
-            size = (value.shape[1], value.shape[0])
+            height, width = value.shape
+            size = (width, height)
         frame = frame_of_file(size, self._packed, self._frame)
         # A PNG of a wrong size is refused before it is decoded.
         ids = mask_of_png(value) if isinstance(value, bytes) else value
@@ -158,7 +159,8 @@ class FieldValues:
         pictures = []
         for number, value in enumerate(values):
             with naming_picture(number):
-                pictures.append(convert(value, options).data)
+                packed = convert(value, options)
+            pictures.append(packed.data)
         return tuple(pictures)
 
     def _second_picture(self, value: bytes | OpenedImage) -> bytes:
@@ -173,7 +175,8 @@ class FieldValues:
                 shown_placement = Placement.of(Frame(SHOWN), first, self._encode)
                 from_shown = shown_placement.turn
                 return combine_orientations(orientation, from_shown)
-            return self._placement(frame_of_file(size, first, self._frame)).turn
+            frame = frame_of_file(size, first, self._frame)
+            return self._placement(frame).turn
 
         options = replace(self._encode, storage=JPEG_STORAGE, apply_exif=True)
         return convert(value, options, turn).data
@@ -202,7 +205,8 @@ def _place_boxes(value: Boxes, placement: Placement) -> dict[str, Any]:
     check_boxes_are_pixels(value, width, height)
     if find_outside(value, width, height).any():
         raise ImageError(describe_outside(value, width, height))
-    note = {"boxes": shortest_floats(placement.boxes(value.boxes))}
+    boxes = placement.boxes(value.boxes)
+    note = {"boxes": shortest_floats(boxes)}
     if value.labels is not None:
         note["labels"] = value.labels.tolist()
     return note
@@ -304,7 +308,9 @@ def _image_record(kind: str, data: bytes | None, offset: int) -> bytes:
         record["size"] = len(data)
         record["width"] = width
         record["height"] = height
-        record["bits"] = data[_PNG_BITS_OFFSET] if kind == "mask" else 8
+        record["bits"] = 8
+        if kind == "mask":
+            record["bits"] = data[_PNG_BITS_OFFSET]
         record["format"] = image_format_of(data)
         record["xxh3_64"] = xxhash.xxh3_64_intdigest(data)
     return record.tobytes()

@@ -82,9 +82,10 @@ def cut_boxes(value: Boxes, width: int, height: int) -> Boxes:
 def find_outside(value: Boxes, width: int, height: int) -> NDArray[np.bool_]:
     """(M,) whether each box does not lie inside the image, or has its edges exchanged."""
     x0, y0, x1, y1 = value.boxes.T
-    is_x_wrong = (x0 < 0) | (x1 < x0) | (x1 > width)
-    is_y_wrong = (y0 < 0) | (y1 < y0) | (y1 > height)
-    is_outside: NDArray[np.bool_] = is_x_wrong | is_y_wrong
+    is_exchanged = (x1 < x0) | (y1 < y0)
+    is_before = (x0 < 0) | (y0 < 0)
+    is_beyond = (x1 > width) | (y1 > height)
+    is_outside: NDArray[np.bool_] = is_exchanged | is_before | is_beyond
     return is_outside
 
 
@@ -108,8 +109,10 @@ def _check_no_shares(
     """
     if min(width, height) < _LEAST_SIDE or not len(coordinates):
         return
-    is_share = coordinates.min() >= 0 and 0 < coordinates.max() <= 1
-    has_fractions = bool((coordinates % 1).any())
+    greatest = coordinates.max()
+    is_share = coordinates.min() >= 0 and 0 < greatest <= 1
+    fractions = coordinates % 1
+    has_fractions = bool(fractions.any())
     if is_share and has_fractions:
         numbers = ", ".join(str(number) for number in coordinates[0])
         raise ImageError(
@@ -120,11 +123,15 @@ def _check_no_shares(
 
 def describe_outside(value: Boxes, width: int, height: int) -> str:
     """The message about the first box that does not lie inside the image."""
-    box_index = int(np.flatnonzero(find_outside(value, width, height))[0])
-    numbers = ", ".join(str(number) for number in value.boxes[box_index])
-    x0, y0, x1, y1 = value.boxes[box_index].tolist()
+    is_outside = find_outside(value, width, height)
+    box_index = int(np.flatnonzero(is_outside)[0])
+    box = value.boxes[box_index]
+    numbers = ", ".join(str(number) for number in box)
+    x0, y0, x1, y1 = box.tolist()
     hint = ""
-    if (x1 < x0 or y1 < y0) and x0 + x1 <= width and y0 + y1 <= height:
+    is_reversed = x1 < x0 or y1 < y0
+    fits_as_size = x0 + x1 <= width and y0 + y1 <= height
+    if is_reversed and fits_as_size:
         hint = ". Of x, y, width, height, the last two are x + width and y + height"
     return (
         f"expected boxes x0, y0, x1, y1 inside the image, x0 <= x1 <= {width} and "

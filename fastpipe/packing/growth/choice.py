@@ -90,7 +90,9 @@ class SampleChoice:
 
 
 def _as_list(value: str | Sequence[str] | None) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or ())
+    if isinstance(value, str):
+        return [value]
+    return list(value or ())
 
 
 def _parse_comparison(text: str) -> Comparison:
@@ -166,7 +168,10 @@ def _read_numbers(index: PackedIndex, column: str) -> NDArray[Any]:
     problem = "no such column"
     if field is not None:
         problem = f"values of kind {field.kind}, no single numbers"
-    of_numbers = [field.name for field in index.fields.values() if _has_numbers(field)]
+    of_numbers = []
+    for other in index.fields.values():
+        if _has_numbers(other):
+            of_numbers.append(other.name)
     columns = [*_INDEX_COLUMNS, "class", *of_numbers]
     raise ConfigError(
         f"--where {column}: {index.path} has {problem}; expected one of {', '.join(columns)}"

@@ -118,7 +118,9 @@ def _merge_field(
     """A field with the names of the dataset, and behind them those that only the sources have."""
     # One of the two lists must begin with the other one.
     num_common = min(len(old.names), len(new.names))
-    has_other_names = old.names[:num_common] != new.names[:num_common]
+    old_names_common = old.names[:num_common]
+    new_names_common = new.names[:num_common]
+    has_other_names = old_names_common != new_names_common
     flip_pairs = old.flip_pairs or new.flip_pairs
     has_other_pairs = bool(new.flip_pairs) and new.flip_pairs != flip_pairs
     # The names of "classes" are joined when the shards are published.

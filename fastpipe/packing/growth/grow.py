@@ -340,11 +340,13 @@ def _find_rows(index: PackedIndex, sources: Sequence[Source]) -> tuple[Int64s, B
     # (n,) rows sorted by key; (sources,) the position of each source's key among them. A key behind
     # the last one would have no position, and gets that of the last one.
     order = np.argsort(known_keys, kind="stable")
+    sorted_keys = known_keys[order]
     last_position = len(order) - 1
-    positions = np.searchsorted(known_keys[order], keys)
+    positions = np.searchsorted(sorted_keys, keys)
     positions = np.minimum(positions, last_position)
     rows = order[positions]
-    return rows, known_keys[rows] == keys
+    has_key = known_keys[rows] == keys
+    return rows, has_key
 
 
 def _has_same_content(
@@ -397,15 +399,16 @@ def _find_copies(
 def _listed_ns(version: Version) -> Int64s:
     """(n,) when the source of each sample was listed."""
     shards = version.index.shards
-    time_of_version = {
-        entry["version"]: entry["listed_ns"] for entry in version.history
-    }
+    time_of_version = {}
+    for entry in version.history:
+        time_of_version[entry["version"]] = entry["listed_ns"]
     # (shards,) the time of each, and how many samples it has.
     shard_names = [shard.name for shard in shards]
     packs = find_packs(version.index.info, shard_names)
-    times_ns = [time_of_version[pack["version"]] for pack in packs]
+    times = [time_of_version[pack["version"]] for pack in packs]
+    times_ns = np.array(times, np.int64)
     sample_counts = [shard.samples for shard in shards]
-    return np.repeat(np.array(times_ns, np.int64), sample_counts)
+    return np.repeat(times_ns, sample_counts)
 
 
 def _digests(
@@ -418,5 +421,6 @@ def _digests(
     if sources:
         for source, outcome in convert_sources(listing, sources, options):
             if not isinstance(outcome, str) and outcome.data:
-                digests[source.path] = xxhash.xxh3_64_intdigest(outcome.data)
+                digest = xxhash.xxh3_64_intdigest(outcome.data)
+                digests[source.path] = digest
     return digests

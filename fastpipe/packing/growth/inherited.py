@@ -38,7 +38,10 @@ def with_inherited(
     """
     first_pack = index.info["packs"][0]
     recorded: Mapping[str, Any] = first_pack["options"]["source"]
-    inherited = {name: recorded[name] for name in _INHERITED if name in recorded}
+    inherited = {}
+    for name in _INHERITED:
+        if name in recorded:
+            inherited[name] = recorded[name]
     # Without the list of splits, a source would be added with the images of all splits.
     if "split_list" in recorded and given.split is None and given.split_list is None:
         inherited |= _list_of_splits(recorded)
@@ -53,7 +56,8 @@ def with_inherited(
         option = option_name(name)
         given_value = getattr(given, name)
         # --split is that of the list, which any source may have.
-        is_allowed = name in allowed or (name == "split" and "split_list" in allowed)
+        is_split_of_list = name == "split" and "split_list" in allowed
+        is_allowed = name in allowed or is_split_of_list
         if given_value is None and is_allowed:
             options[name] = value
             text = f"{option} {value}: as the dataset was packed"

@@ -85,9 +85,8 @@ class Version:
         for field in index.fields.values():
             for name, column in zip(sidecars(field), columns(field), strict=True):
                 file = index.files / FIELDS_FOLDER / name
-                arrays[field.name, column.part] = np.lib.format.open_memmap(
-                    file, mode="r"
-                )
+                array = np.lib.format.open_memmap(file, mode="r")
+                arrays[field.name, column.part] = array
         return arrays
 
     def check_newest(self) -> None:
@@ -278,11 +277,15 @@ class KeptShard:
         lengths, first = self._lengths(field)
         if part == LENGTHS:
             # The pieces have lengths; joining makes offsets of them.
-            return lengths[self._stays].astype("<i8").tobytes()
+            kept_lengths = lengths[self._stays].astype("<i8")
+            return kept_lengths.tobytes()
+        column = self._columns[field, part]
         end = first + int(lengths.sum())
-        values = self._columns[field, part][first:end]
+        values = column[first:end]
         if not self._stays.all():
-            values = values[np.repeat(self._stays, lengths)]
+            # (values,) whether the sample of each value stays
+            is_kept = np.repeat(self._stays, lengths)
+            values = values[is_kept]
         return values.tobytes()
 
     def _lengths(self, field: str) -> tuple[Int64s, int]:

@@ -238,7 +238,9 @@ def _difference(
 
     # The file may be of any program, so that nothing is taken for granted.
     packs = info.get("packs")
-    pack = packs[0] if isinstance(packs, list) and packs else None
+    pack = None
+    if isinstance(packs, list) and packs:
+        pack = packs[0]
     if not isinstance(pack, dict):
         pack = {}
     options = pack.get("options", {})
@@ -246,7 +248,8 @@ def _difference(
     num_turned = info.get("counts", {}).get("exif_oriented", 0)
     if BY_RULE not in options and num_turned == 0:
         # No image is turned, so that boxes of the image as shown and as stored are the same.
-        shaping = {name: value for name, value in shaping.items() if name != BY_RULE}
+        shaping = dict(shaping)
+        shaping.pop(BY_RULE, None)
     if options == shaping and content == facts.content:
         return None
     return _describe_changes(options, shaping)

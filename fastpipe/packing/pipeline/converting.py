@@ -65,7 +65,9 @@ def convert_sources(
     `converted_few` has what became of some files, by their path. They are removed from it.
     """
     # A root of its own, so that ending this work cancels no requests of other work.
-    remote_root = None if isinstance(listing.root, Path) else listing.root.apart()
+    remote_root = None
+    if not isinstance(listing.root, Path):
+        remote_root = listing.root.apart()
     if remote_root is not None:
         listing = replace(listing, root=remote_root)
     # The stack ends in reverse order: the requests, the threads, and then the reading of tables.
@@ -263,5 +265,8 @@ def convert_sample(
 
 
 def _identity(data: bytes | OpenedImage) -> int:
-    view = data if isinstance(data, bytes) else data.samples().tobytes()
+    if isinstance(data, bytes):
+        view = data
+    else:
+        view = data.samples().tobytes()
     return identity_of(len(view), lambda offset, size: view[offset : offset + size])

@@ -96,7 +96,10 @@ def convert_slices(
     # Files of an earlier state of the rows take room that this pack may need.
     store.remove(sizes.keys() - set(names))
     # Runs that an interrupted pack has finished are used again.
-    missing = [run for run in runs if not is_whole_run(store, run.name, sizes)]
+    missing = []
+    for run in runs:
+        if not is_whole_run(store, run.name, sizes):
+            missing.append(run)
     _check_room(spool, listing, missing, options)
     convert_rows(listing, missing, options, store, on_row)
     yield from read_rows(listing.sources, slices, options, names, store)
@@ -131,13 +134,12 @@ def cut_rows_into_runs(listing: TableListing, version: str) -> list[RowRun]:
     says which are.
     """
     # Positions in the order of files and rows, in which the rows can be read.
+    sources = listing.sources
     order = sorted(
-        range(len(listing.sources)),
-        key=lambda position: _row_address(listing.sources[position]),
+        range(len(sources)), key=lambda position: _row_address(sources[position])
     )
-    in_file_order = replace(
-        listing, sources=[listing.sources[position] for position in order]
-    )
+    sorted_sources = [sources[position] for position in order]
+    in_file_order = replace(listing, sources=sorted_sources)
 
     group_starts = set()
     # The average size of a row, by table: the sizes of single rows are not known yet.
@@ -157,7 +159,8 @@ def cut_rows_into_runs(listing: TableListing, version: str) -> list[RowRun]:
             # A run that begins inside a group is converted together with the one before, so that
             # the group is read once.
             starts_group = _row_address(source) in group_starts
-            groups.append(len(cuts) if starts_group else groups[-1])
+            group = len(cuts) if starts_group else groups[-1]
+            groups.append(group)
             cuts.append(index)
             size_bytes = 0.0
         size_bytes += row_bytes[source.archive or ""]
@@ -166,8 +169,10 @@ def cut_rows_into_runs(listing: TableListing, version: str) -> list[RowRun]:
     # The name hashes the rows with their files' times, and all that decides how they are stored.
     runs = []
     for (start, stop), group in zip(itertools.pairwise(cuts), groups, strict=True):
-        state = f"{version} {in_file_order.state_digest(start, stop)}"
-        name = f"run-{xxhash.xxh3_128_hexdigest(state.encode())}"
+        state_digest = in_file_order.state_digest(start, stop)
+        state = f"{version} {state_digest}"
+        digest = xxhash.xxh3_128_hexdigest(state.encode())
+        name = f"run-{digest}"
         runs.append(RowRun(name, order[start:stop], group))
     return runs
 

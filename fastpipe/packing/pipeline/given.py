@@ -84,7 +84,9 @@ class Given:
 
     def read_image(self) -> bytes | OpenedImage | None:
         """The bytes or pixels of the image; errors as of `read_file`."""
-        return read_file(self.image) if isinstance(self.image, str) else self.image
+        if isinstance(self.image, str):
+            return read_file(self.image)
+        return self.image
 
     def read_values(self, kinds: Mapping[str, str]) -> Iterator[Any]:
         """The value of each field; errors as of `read_file`."""
@@ -139,7 +141,9 @@ def _parse_value(field: str, kind: str, value: object) -> Any:
             return _copy_pictures(value)
         if kind not in _PICTURE_KINDS:
             return parse_value(kind, value)
-        return None if value is None else _copy_picture(kind, value)
+        if value is None:
+            return None
+        return _copy_picture(kind, value)
 
 
 def _copy_pictures(values: object) -> list[Any] | None:
@@ -186,7 +190,9 @@ def _copy_picture(kind: str, value: object) -> Any:
 
 def _image_from_array(pixels: NDArray[Any]) -> OpenedImage:
     # (H, W, C)
-    samples = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    samples = pixels
+    if pixels.ndim == 2:
+        samples = pixels[:, :, None]
     has_channels = samples.ndim == 3 and samples.shape[2] <= 4
     has_shape = has_channels and samples.size > 0
     if not has_shape or samples.dtype not in (np.uint8, np.uint16):

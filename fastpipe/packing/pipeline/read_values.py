@@ -108,7 +108,9 @@ def _read_part(
             pictures.append(read_source(listing.root, member))
         return pictures
     if not members:
-        return None if field.kind in PICTURE_KINDS else parse_value(field.kind, None)
+        if field.kind in PICTURE_KINDS:
+            return None
+        return parse_value(field.kind, None)
     (part,) = members
     member = _member_of(source, part, MAX_VALUE_BYTES)
     if not field.in_note:
@@ -140,7 +142,8 @@ def _member_of(source: Source, part: ByteRange, max_bytes: int) -> Source:
 
 def _parse(data: bytes, kind: str) -> Any:
     try:
-        return data.decode() if kind == "text" else json_value(data.decode())
+        text = data.decode()
+        return text if kind == "text" else json_value(text)
     except UnicodeDecodeError as problem:
         raise ImageError(
             f"expected UTF-8, got a byte {data[problem.start]:#04x} at byte {problem.start}"
@@ -176,7 +179,9 @@ def _read_noted(
         if field.kind == "mask" and field.colours:
             numbers = field.numbers or range(len(field.colours))
             return colour_mask.numbers_of_colours(data, field.colours, numbers)
-        return mask_file.as_png(data) if field.kind == "mask" else data
+        if field.kind == "mask":
+            return mask_file.as_png(data)
+        return data
 
     # YOLO has boxes and points as shares of the image's width and height.
     width, height = size
@@ -184,7 +189,9 @@ def _read_noted(
         if field.kind == "boxes":
             boxes = []
             for x0, y0, x1, y1 in value["shares"]:
-                boxes.append([x0 * width, y0 * height, x1 * width, y1 * height])
+                left_top = [x0 * width, y0 * height]
+                right_bottom = [x1 * width, y1 * height]
+                boxes.append(left_top + right_bottom)
             value = {**value, "boxes": boxes}
             del value["shares"]
         elif field.kind == "keypoints":

@@ -120,9 +120,10 @@ def find_ranges(
     for first, last in key_ranges:
         # The offset of the footer is larger than that of any record. So the key sorts behind the
         # mark of a record with the same key.
-        index_behind = bisect(marks, [*first, footer_at])
-        start = offsets[max(index_behind - 1, 0)]
-        stop = offsets[bisect(marks, [*last, footer_at])]
+        behind_first = bisect(marks, [*first, footer_at])
+        behind_last = bisect(marks, [*last, footer_at])
+        start = offsets[max(behind_first - 1, 0)]
+        stop = offsets[behind_last]
         ranges.append((start, stop))
     return ranges
 
@@ -165,7 +166,8 @@ class _WindowReader:
 
     def read(self, size_bytes: int) -> bytes:
         """The next bytes; fewer at the end of the range."""
-        missing = self._used + size_bytes - len(self._window)
+        unused_bytes = len(self._window) - self._used
+        missing = size_bytes - unused_bytes
         if missing > 0:
             num_bytes = max(missing, self._window_bytes)
             stop = min(self._offset + num_bytes, self._stop)
@@ -173,8 +175,9 @@ class _WindowReader:
             self._offset += len(data)
             self._window = self._window[self._used :] + data
             self._used = 0
+        start = self._used
         self._used += size_bytes
-        return self._window[self._used - size_bytes : self._used]
+        return self._window[start : self._used]
 
 
 def _head(data: bytes) -> bytes:

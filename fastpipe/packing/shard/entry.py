@@ -220,7 +220,8 @@ def read_entry(store: Store, name: str, shard_sizes: Mapping[str, int]) -> Entry
         head = store.read(path, 0, _HEAD_BYTES)
         if b"\n" not in head:
             head = store.read(path)
-        line = head[: head.index(b"\n") + 1]
+        line_bytes = head.index(b"\n") + 1
+        line = head[:line_bytes]
         recorded = json.loads(line)
         tally = Tally(**recorded["tally"])
         tally.rejected = [

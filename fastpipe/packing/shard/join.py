@@ -168,7 +168,10 @@ def write_columns(
     store.remove(f"{folder}/{name}" for name in store.sizes(folder))
 
     agreement, class_numbers = _join_agreements(shards, facts, version)
-    named = {field.name: field for field in facts.fields if field.kind in NAMED_KINDS}
+    named = {}
+    for source_field in facts.fields:
+        if source_field.kind in NAMED_KINDS:
+            named[source_field.name] = source_field
     described = {}
     for field in agreement.fields():
         if field.name in named:

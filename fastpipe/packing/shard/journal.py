@@ -154,13 +154,17 @@ class Journal:
         The entry of such a shard is removed, so that the next run makes the shard again.
         """
         sizes = self.store.sizes()
-        tars = ((entry.name, tar) for entry in entries for tar in entry.tars)
+
+        def list_tars() -> Iterator[tuple[str, Tar]]:
+            for entry in entries:
+                for tar in entry.tars:
+                    yield entry.name, tar
 
         def read_note(pair: tuple[str, Tar]) -> tuple[str, Tar, str]:
             entry_name, tar = pair
             return entry_name, tar, self.store.note(tar.name)
 
-        for entry_name, tar, note in self.store.map(read_note, tars):
+        for entry_name, tar, note in self.store.map(read_note, list_tars()):
             # Only files in a bucket have notes: the hash of their bytes.
             has_size = sizes.get(tar.name) == tar.size_bytes
             if not has_size or note not in ("", tar.xxh3_64):

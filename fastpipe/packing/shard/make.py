@@ -172,7 +172,8 @@ class ShardMaker:
         """Writes a sample; the offsets of each field's members. None: the tar would be too large."""
         limit = max_bytes or _MAX_SHARD_SIZES * self._context.options.shard_size
         if self._tars:
-            offsets = self._tars[-1].add(packed, label, path, limit)
+            last_tar = self._tars[-1]
+            offsets = last_tar.add(packed, label, path, limit)
             if offsets is not None or max_bytes:
                 return offsets
         # The numbers of other shards are below the stride, so that this one is free.
@@ -208,11 +209,11 @@ class ShardMaker:
 
     def _write_entry(self, tars: tuple[Tar, ...]) -> Entry:
         """Writes the entry of the shard. Note [entry]"""
-        parts = tuple(
-            (field, part, file.tell()) for (field, part), file in self._pieces.items()
-        )
+        parts = []
+        for (field, part), file in self._pieces.items():
+            parts.append((field, part, file.tell()))
         agreed = self._agreement.state()
-        entry = Entry(self.name, tars, self._tally, agreed, parts)
+        entry = Entry(self.name, tars, self._tally, agreed, tuple(parts))
         line = entry.line()
         with self._context.store.open_atomic(f"{WORK_FOLDER}/{self.name}") as out:
             out.write(line)

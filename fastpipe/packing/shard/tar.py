@@ -112,11 +112,11 @@ def encode_sample(
     key: str, packed: Packed, label: int, path: str, kinds: Mapping[str, str]
 ) -> EncodedSample:
     """Encodes a sample. `kinds` has the kind of each field, by name."""
-    ours = {} if packed.class_name is None else {"class": packed.class_name}
-    note: dict[str, Any] = {
-        OURS: {**ours, "identity": f"{packed.identity:016x}"},
-        "path": readable(path),
-    }
+    ours = {}
+    if packed.class_name is not None:
+        ours["class"] = packed.class_name
+    ours["identity"] = f"{packed.identity:016x}"
+    note: dict[str, Any] = {OURS: ours, "path": readable(path)}
     if packed.change is not None:
         note["reencoded"] = packed.change
     for name, value in zip(kinds, packed.values, strict=True):
@@ -137,9 +137,10 @@ def encode_sample(
             assert ending is not None
             header = tar.header(f"{key}.{ending}", len(data))
             padding = tar.padding(len(data))
-            offsets_of_field.append(size_bytes + len(header))
+            data_offset = size_bytes + len(header)
+            offsets_of_field.append(data_offset)
             pieces += (header, data, padding)
-            size_bytes += len(header) + len(data) + len(padding)
+            size_bytes = data_offset + len(data) + len(padding)
         offsets.append(offsets_of_field)
     return EncodedSample(pieces, packed.data or encoded_note, offsets)
 
@@ -204,7 +205,9 @@ class TarWriter:
 
         for piece in sample.pieces:
             self.file.write(piece)
-        form = read_form(packed.data) if packed.data else NO_FORM
+        form = NO_FORM
+        if packed.data:
+            form = read_form(packed.data)
         # As INDEX_DTYPE; the number of the shard is known only when the shards are joined.
         record = (
             0,

@@ -10,7 +10,7 @@ import xxhash
 
 from fastpipe.arrays import Int64s, Uint64s
 from fastpipe.dataset.format.index import Index
-from fastpipe.dataset.format.parts import starts_of
+from fastpipe.dataset.format.parts import part_and_number, parts_of, starts_of
 
 BLOCK_BYTES = 1 << 20
 PAGE_BYTES = 4096
@@ -29,7 +29,7 @@ class Blocks:
 
     def shards_of(self, blocks: Int64s) -> Int64s:
         """(n,) the shard of each block."""
-        return np.searchsorted(self.first_blocks, blocks, side="right") - 1
+        return parts_of(self.first_blocks, blocks)
 
     def sizes_of(self, blocks: Int64s) -> Int64s:
         """(n,) the number of bytes in each block."""
@@ -46,9 +46,7 @@ class Blocks:
 
     def byte_range(self, run: range) -> tuple[int, int, int]:
         """Neighbouring blocks of one shard -> shard, first byte, and the byte after the last."""
-        next_shard = np.searchsorted(self.first_blocks, run.start, side="right")
-        shard = int(next_shard) - 1
-        block_in_shard = run.start - int(self.first_blocks[shard])
+        shard, block_in_shard = part_and_number(self.first_blocks, run.start)
         start = block_in_shard * BLOCK_BYTES
         stop = start + len(run) * BLOCK_BYTES
         # The last block of a shard may be short.
@@ -79,9 +77,10 @@ class Blocks:
         shard_starts = set(self.first_blocks[next_shards].tolist())
         runs: list[range] = []
         for block in blocks:
-            if runs and runs[-1].stop == block and block not in shard_starts:
+            if runs and block not in shard_starts:
                 last_run = runs[-1]
-                if len(last_run) * BLOCK_BYTES < most_bytes:
+                run_bytes = len(last_run) * BLOCK_BYTES
+                if last_run.stop == block and run_bytes < most_bytes:
                     runs[-1] = range(last_run.start, block + 1)
                     continue
             runs.append(range(block, block + 1))
@@ -143,7 +142,8 @@ class Extents:
         view = memoryview(data)
         records = self._records(shard)
         # (samples of the shard,) relative to the first of these bytes
-        starts = records["offset"].astype(np.int64) - start
+        offsets = records["offset"].astype(np.int64)
+        starts = offsets - start
         stops = starts + records["size"]
         is_inside = (starts >= 0) & (stops <= len(view))
         # (m,) the samples, by their numbers in the shard, whose bytes are all in the view.
@@ -155,7 +155,8 @@ class Extents:
         for row, (first, end) in enumerate(zip(firsts, ends, strict=True)):
             hashes[row] = xxhash.xxh3_64_intdigest(view[first:end])
 
-        is_wrong = hashes != records["xxh3_64"][inside]
+        expected_hashes = records["xxh3_64"][inside]
+        is_wrong = hashes != expected_hashes
         first_sample = int(self._index.shard_starts[shard])
         wrong_samples = first_sample + inside[is_wrong]
         samples: list[int] = wrong_samples.tolist()

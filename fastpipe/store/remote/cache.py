@@ -135,7 +135,9 @@ class Cache:
         used_bytes += PAGE_BYTES  # of the account itself
 
         # The blocks that this dataset still lacks.
-        shard_sizes = self.blocks.sizes[self.shards.start : self.shards.stop]
+        first = self.shards.start
+        end = self.shards.stop
+        shard_sizes = self.blocks.sizes[first:end]
         missing_bytes = int(shard_sizes.sum()) - kept_bytes
         for folder in sorted(other_bytes, key=cache_root.used_at):
             if used_bytes + missing_bytes <= self.limit:
@@ -164,13 +166,15 @@ class Cache:
         """Reserves room for those blocks of the dataset that have none, up to the limit."""
         # (m,) the dataset's blocks among them, as indices into the states.
         mine = blocks[self.has(blocks)] - self.first_block
-        if self._is_full or not (self.states[mine] == ABSENT).any():
+        is_absent = self.states[mine] == ABSENT
+        if self._is_full or not is_absent.any():
             return
         with self._lock, cache_root.locked(self._accounts) as accounts:
             # Another process may have reserved room for some of them meanwhile.
             new = mine[self.states[mine] == ABSENT]
             new_blocks = new + self.first_block
-            used_bytes = _read_account(accounts) + self._new_shard_bytes(new_blocks)
+            used_bytes = _read_account(accounts)
+            used_bytes += self._new_shard_bytes(new_blocks)
             block_bytes = self.blocks.bytes_of(new_blocks)
             # A block fits if it and all before it do.
             bytes_up_to = used_bytes + np.cumsum(block_bytes)
@@ -252,13 +256,15 @@ class Cache:
             piece = view[written : written + _WRITE_BYTES]
             written += os.pwrite(file.number(), piece, start + written)
 
-        first_block = int(self.blocks.first_blocks[shard])
-        first = first_block + start // BLOCK_BYTES
+        first_of_shard = int(self.blocks.first_blocks[shard])
+        first = first_of_shard + start // BLOCK_BYTES
         num_blocks = -(-len(view) // BLOCK_BYTES)
+        end = first + num_blocks
         first_state = first - self.first_block
-        self.states[first_state : first_state + num_blocks] = WRITTEN
+        end_state = end - self.first_block
+        self.states[first_state:end_state] = WRITTEN
         with self._lock:
-            self._unsynced.update(range(first, first + num_blocks))
+            self._unsynced.update(range(first, end))
 
     def sync(self) -> None:
         """Waits until the disk has what was written. Then it counts after a crash, too."""
@@ -361,7 +367,8 @@ def shared_states(file: int, count: int) -> Uint8s:
     """
     size = HEADER_BYTES + count
     has_magic = os.pread(file, len(_MAGIC), 0) == _MAGIC
-    if not has_magic or os.fstat(file).st_size != size:
+    has_size = os.fstat(file).st_size == size
+    if not has_magic or not has_size:
         os.ftruncate(file, 0)
         # A full disk raises an error here; without this it would be a SIGBUS in the map.
         os.posix_fallocate(file, 0, size)

@@ -119,8 +119,12 @@ def datasets(root: Path) -> list[Path]:
         names = os.listdir(root)
     except FileNotFoundError:
         return []
-    folders = [root / name for name in names if FINGERPRINT.fullmatch(name)]
-    return sorted(folder for folder in folders if (folder / URL_FILE).exists())
+    folders = []
+    for name in names:
+        folder = root / name
+        if FINGERPRINT.fullmatch(name) and (folder / URL_FILE).exists():
+            folders.append(folder)
+    return sorted(folders)
 
 
 def open_accounts(root: Path) -> _engine.Descriptor:
@@ -190,9 +194,11 @@ class Hold:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         with writing(root), locked(open_accounts(root)):
             self.folder.mkdir(exist_ok=True)
-            (self.folder / URL_FILE).write_text(url + "\n", encoding="utf-8")
-            # The file `blocks`. It is open as long as this object lives: _file closes itself.
-            self.descriptor = os.open(self.folder / BLOCKS_FILE, flags, 0o666)
+            url_file = self.folder / URL_FILE
+            url_file.write_text(url + "\n", encoding="utf-8")
+            # It is open as long as this object lives: _file closes itself.
+            blocks_file = self.folder / BLOCKS_FILE
+            self.descriptor = os.open(blocks_file, flags, 0o666)
             self._file = _engine.Descriptor(self.descriptor)
             self.share()
 

@@ -123,7 +123,8 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
                     continue
                 num_checked += 1
                 data = read_at(file.fileno(), size, offset)
-                if xxhash.xxh3_64_intdigest(data) != expected:
+                digest = xxhash.xxh3_64_intdigest(data)
+                if digest != expected:
                     num_damaged += 1
                     forget(states, touched)
     return num_checked, num_damaged

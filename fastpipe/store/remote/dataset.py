@@ -126,7 +126,10 @@ class RemoteIndex(PackedIndex):
             DatasetError: the cache cannot be written.
         """
         index: Index = self if mixture is None else mixture
-        parts = index.parts if isinstance(index, JoinedIndex) else (index,)
+        if isinstance(index, JoinedIndex):
+            parts = index.parts
+        else:
+            parts = (index,)
         sizes_of_parts = [part.shard_sizes for part in parts]
         blocks = Blocks(np.concatenate(sizes_of_parts))
 
@@ -135,7 +138,8 @@ class RemoteIndex(PackedIndex):
         first_shard = 0
         for part in parts:
             if isinstance(part, RemoteIndex):
-                caches.append(part._cache(blocks, first_shard))
+                cache = part._cache(blocks, first_shard)
+                caches.append(cache)
                 first_shards.append((part, first_shard))
             first_shard += len(part.shards)
 

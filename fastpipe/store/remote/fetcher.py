@@ -256,7 +256,10 @@ class Fetcher:
             # Whoever waits for it asks again.
             self._report([part])
             return
-        pieces = [part] if part.blocks is None else self._claim(part.blocks)
+        if part.blocks is None:
+            pieces = [part]
+        else:
+            pieces = self._claim(part.blocks)
         for piece in pieces:
             self._under_way[piece] = time.monotonic()
             task = asyncio.get_running_loop().create_task(self._fetch(piece))
@@ -350,7 +353,8 @@ class Fetcher:
         sync_time = time.monotonic()
         claim_time = sync_time
         while not self.closed and owner() is not None:
-            await asyncio.sleep(_LOOK_S if self._awaited else _IDLE_LOOK_S)
+            pause_s = _LOOK_S if self._awaited else _IDLE_LOOK_S
+            await asyncio.sleep(pause_s)
             if self.closed:
                 # The cache's files may be closed, too.
                 break

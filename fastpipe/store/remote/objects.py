@@ -375,7 +375,9 @@ class Objects:
                 return answer
             raise WrongAnswerError(complaint)
 
-        byte_range = "" if stop is None else f", bytes {start:,} to {stop:,}"
+        byte_range = ""
+        if stop is not None:
+            byte_range = f", bytes {start:,} to {stop:,}"
         return await self.insist(
             get_checked, f"{self.url / name}{byte_range} cannot be fetched"
         )
@@ -383,7 +385,9 @@ class Objects:
     async def _get(self, name: str, start: int, stop: int | None) -> Answer:
         import obstore
 
-        options: Any = {} if stop is None else {"range": (start, stop)}
+        options: Any = {}
+        if stop is not None:
+            options = {"range": (start, stop)}
         result = await obstore.get_async(
             self._connection.reading, name, options=options
         )

@@ -32,10 +32,13 @@ def place_of(data: object) -> object:
     if scheme == "file":
         return _path_of_file_url(data)
     if scheme not in _SCHEMES:
-        readable = ", ".join(f"{known}://" for known in (*_SCHEMES, "file"))
+        schemes = [*_SCHEMES, "file"]
+        readable = ", ".join(f"{known}://" for known in schemes)
         near = nearest_name(scheme, _SCHEMES)
         rest = data.partition("://")[2]
-        meant = "" if near is None else f"; did you mean '{near}://{rest}'?"
+        meant = ""
+        if near is not None:
+            meant = f"; did you mean '{near}://{rest}'?"
         raise ConfigError(
             f"{data!r} has the scheme {scheme}://, which fastpipe cannot read; it reads "
             f"{readable}{meant}"

@@ -131,10 +131,11 @@ class Reader:
     def _read_here(self, shard: int, start: int, stop: int) -> bytes | None:
         """The bytes if the cache or the ring has them; otherwise None."""
         cache = self.caches.cache_of_shard[shard]
-        first_block = int(cache.blocks.first_blocks[shard])
-        start_block = first_block + start // BLOCK_BYTES
-        stop_block = first_block + (stop - 1) // BLOCK_BYTES + 1
-        blocks = range(start_block, stop_block)
+        last_byte = stop - 1
+        first_of_shard = int(cache.blocks.first_blocks[shard])
+        first_block = first_of_shard + start // BLOCK_BYTES
+        last_block = first_of_shard + last_byte // BLOCK_BYTES
+        blocks = range(first_block, last_block + 1)
         with self.wants.lock:
             if not self.fetcher.closed and all(map(cache.is_there, blocks)):
                 path = cache.folder / cache.name_of(shard)
@@ -146,9 +147,9 @@ class Reader:
             if piece is None or piece.ring_offset is None:
                 return None
             if piece.start <= start and stop <= piece.stop:
-                return self.ring.read(
-                    piece.ring_offset + start - piece.start, stop - start
-                )
+                offset_in_piece = start - piece.start
+                ring_offset = piece.ring_offset + offset_in_piece
+                return self.ring.read(ring_offset, stop - start)
         return None
 
     @contextmanager

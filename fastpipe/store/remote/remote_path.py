@@ -119,7 +119,8 @@ class SourceFiles(Objects):
         """
         coming = self._find_expected(name, start, stop)
         if coming is not None:
-            data = self.as_listed(name, coming.answer.result(), state)
+            answer = coming.answer.result()
+            data = self.as_listed(name, answer, state)
             first = start - coming.start
             end = stop - coming.start
             return bytes(data[first:end])

@@ -170,7 +170,10 @@ def _failure_of_status(status: int, reason: str, text: str) -> Failure:
     if part:
         # obstore tries the parts of an upload again itself, and tells how often.
         retries = re.search(r"after (\d+) retries", text)
-        requests = f", {int(retries[1]) + 1} requests an attempt" if retries else ""
+        requests = ""
+        if retries:
+            num_requests = int(retries[1]) + 1
+            requests = f", {num_requests} requests an attempt"
         message = f"{message} (part {part[1]}{requests})"
     # S3 answers 400 for a token that has expired.
     expired = r"expired|InvalidToken|RequestTimeTooSkewed"
@@ -179,7 +182,8 @@ def _failure_of_status(status: int, reason: str, text: str) -> Failure:
     if status == 404 and "NoSuchBucket" in text:
         return Failure("bucket", message, status)
     other = "refused" if status >= 400 else "network"
-    return Failure(_KIND_OF_STATUS.get(status, other), message, status)
+    kind = _KIND_OF_STATUS.get(status, other)
+    return Failure(kind, message, status)
 
 
 def _first_line(text: str) -> str:

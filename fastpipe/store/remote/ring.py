@@ -130,7 +130,9 @@ class ShardPart:
     @property
     def keys(self) -> set[Key]:
         """What a ticket may wait for: this part, or each of its blocks."""
-        return {self} if self.blocks is None else set(self.blocks)
+        if self.blocks is None:
+            return {self}
+        return set(self.blocks)
 
     @property
     def dead(self) -> bool:

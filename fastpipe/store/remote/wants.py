@@ -380,9 +380,11 @@ class Wants:
 
 def _can_join(part: ShardPart, shard: int, start: int, stop: int) -> bool:
     """Whether one request can fetch a part and these bytes behind it."""
-    if part.shard != shard or stop - part.start > REQUEST_BYTES:
+    if part.shard != shard:
         return False
-    return 0 <= start - part.stop <= _NEAR_BYTES
+    request_bytes = stop - part.start
+    gap_bytes = start - part.stop
+    return request_bytes <= REQUEST_BYTES and 0 <= gap_bytes <= _NEAR_BYTES
 
 
 def _united(first: Int64s, last: Int64s) -> Int64s:

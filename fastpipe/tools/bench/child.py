@@ -119,7 +119,8 @@ class _PilDataset(_Shards):
         image = image.resize(size, Image.Resampling.BILINEAR)
         if random.random() < 0.5:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        return torch.from_numpy(np.array(image)), label
+        pixels = torch.from_numpy(np.array(image))  # (height, width, channels)
+        return pixels, label
 
 
 class _Cv2Dataset(_Shards):
@@ -170,15 +171,20 @@ def _draw_crop(width: int, height: int) -> tuple[int, int, int, int]:
     Returns:
         x, y, width and height of the crop, pixels.
     """
+    least_log = math.log(3 / 4)
+    greatest_log = math.log(4 / 3)
     for _ in range(10):
-        area = width * height * random.uniform(0.08, 1.0)
-        log_ratio = random.uniform(math.log(3 / 4), math.log(4 / 3))
+        share = random.uniform(0.08, 1.0)
+        area = width * height * share
+        log_ratio = random.uniform(least_log, greatest_log)
         ratio = math.exp(log_ratio)
         crop_width = round(math.sqrt(area * ratio))
         crop_height = round(math.sqrt(area / ratio))
         if 0 < crop_width <= width and 0 < crop_height <= height:
-            x = random.randint(0, width - crop_width)
-            y = random.randint(0, height - crop_height)
+            last_x = width - crop_width
+            last_y = height - crop_height
+            x = random.randint(0, last_x)
+            y = random.randint(0, last_y)
             return x, y, crop_width, crop_height
     # After ten tries: the largest crop of an allowed ratio, in the middle.
     crop_width = min(width, round(height * 4 / 3))

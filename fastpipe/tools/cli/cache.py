@@ -47,7 +47,9 @@ def list_datasets(cache_dir: CacheDir = None, as_json: options.AsJson = False) -
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir
         datasets = contents.kept_datasets(root)
-        scans = list_kept_scans() if cache_dir is None else []
+        scans = []
+        if cache_dir is None:
+            scans = list_kept_scans()
         if as_json:
             print_json(
                 {
@@ -128,7 +130,9 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
     """
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir
-        scans = list_kept_scans() if cache_dir is None else []
+        scans = []
+        if cache_dir is None:
+            scans = list_kept_scans()
         if data is not None:
             source = readable(os.path.abspath(data))
             scans = [scan for scan in scans if scan.source == source]

@@ -86,7 +86,8 @@ def _describe_system_error(error: OSError) -> str:
     """An error of the system in words, with the folder that may not be read if that is the cause."""
     if not error.filename or not error.strerror:
         return f"system error: {error}"
-    return closed_folder(error) or f"{os.fsdecode(error.filename)}: {error.strerror}"
+    path = os.fsdecode(error.filename)
+    return closed_folder(error) or f"{path}: {error.strerror}"
 
 
 def print_problem(text: str, style: str = "yellow") -> None:

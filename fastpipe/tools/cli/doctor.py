@@ -116,7 +116,8 @@ def doctor(
                 raise ConfigError(
                     f"{option} needs --train-script COMMAND: it says when the command is stopped"
                 )
-        checks = examine(None if data is None else place(data))
+        path = None if data is None else place(data)
+        checks = examine(path)
         if as_json:
             print_json([asdict(check) for check in checks])
         else:

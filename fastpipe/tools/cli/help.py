@@ -85,7 +85,9 @@ class PlainCommand(TyperCommand):
         """The option that a user means by a name that the command does not have; None: no idea."""
         names = []
         for parameter in self.get_params(ctx):
-            names += [name for name in parameter.opts if name.startswith("--")]
+            for name in parameter.opts:
+                if name.startswith("--"):
+                    names.append(name)
         same = _SAME_OPTIONS.get(typed)
         if same in names:
             return same
@@ -94,8 +96,13 @@ class PlainCommand(TyperCommand):
         for name in names:
             if name.replace("-", "") == letters:
                 return name
-        ends = [name for name in names if letters.endswith(name.replace("-", ""))]
-        return max(ends, key=len, default=None) or nearest_name(typed, names)
+        ends = []
+        for name in names:
+            if letters.endswith(name.replace("-", "")):
+                ends.append(name)
+        if ends:
+            return max(ends, key=len)
+        return nearest_name(typed, names)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         # typer writes [OPTIONS] {SRC}; other tools write SRC, and the examples have options last.

@@ -49,8 +49,10 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
         recent.append(_TimedProgress(now_s, progress))
         while len(recent) > 2 and now_s - recent[1].at_s > _SPEED_OVER_S:
             recent.pop(0)
+        oldest = recent[0]
+        latest = recent[-1]
         is_terminal = console.is_terminal
-        return _describe_progress(recent[0], recent[-1], is_terminal=is_terminal)
+        return _describe_progress(oldest, latest, is_terminal=is_terminal)
 
     with show_progress(console, "packing", describe) as show:
 
@@ -221,7 +223,10 @@ def _add_changed_pictures(
 def _add_left_out(table: Table, summary: Summary, *, is_folder: bool) -> None:
     """Adds a row of files that were not packed, and one of members of tars."""
     # Files of the system, such as .DS_Store, and of the demo are not worth a row.
-    not_packed = [name for name in summary.stray if not is_left_behind(name)]
+    not_packed = []
+    for name in summary.stray:
+        if not is_left_behind(name):
+            not_packed.append(name)
     if not_packed:
         files = format_count(len(not_packed), "file")
         names = _list_names(not_packed)
@@ -282,8 +287,9 @@ def print_rejected(rejected: Sequence[Mapping[str, str]], listed_in: str = "") -
     out.print(Text.assemble(("rejected", "yellow"), f"{text}:"))
     for entry in rejected[:_MAX_REJECTED]:
         print_indented(readable(f"{entry['path']}: {entry['reason']}"))
-    if len(rejected) > _MAX_REJECTED:
-        print_indented(f"... and {len(rejected) - _MAX_REJECTED:,} more")
+    num_more = len(rejected) - _MAX_REJECTED
+    if num_more > 0:
+        print_indented(f"... and {num_more:,} more")
 
 
 def print_assumed(assumed: Sequence[Assumption]) -> None:

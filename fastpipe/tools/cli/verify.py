@@ -231,8 +231,9 @@ def _next_step(report: Report) -> str:
 def _describe_progress(progress: WorkProgress, seconds: float) -> str:
     seconds = max(seconds, 1e-6)
     images_per_s = progress.done / seconds
+    mb_per_s = progress.bytes / seconds / 1e6
     text = f"{progress.done:,}/{progress.total:,} samples  {images_per_s:,.0f} images/s"
-    text += f"  {progress.bytes / seconds / 1e6:.1f} MB/s"
+    text += f"  {mb_per_s:.1f} MB/s"
     if progress.problems:
         text += f"  problems: {progress.problems:,}"
     return text

@@ -118,7 +118,8 @@ def _draw_colour(rng: np.random.Generator) -> Colour:
     red = magenta + 0.8 * warm
     colour = np.array([blue, 0.0, red], np.float32)
     # Green is such that the luma is 0.
-    colour[1] = -(colour @ _LUMA_BGR) / _LUMA_BGR[1]
+    luma_without_green = colour @ _LUMA_BGR
+    colour[1] = -luma_without_green / _LUMA_BGR[1]
     luma = np.float32(rng.uniform(25.0, 230.0))
     colour = np.clip(colour + luma, 4.0, 250.0)
     return np.asarray(colour, np.float32)
@@ -154,8 +155,10 @@ def _paint_backdrop(
     # (height, 1) from -1 at the top to 1 at the bottom.
     rows = np.linspace(-1.0, 1.0, height, dtype=np.float32)
     down: Field = rows[:, None]
-    sky = 0.45 * _draw_noise(rng, height, width, 0.55, octaves)
-    sky += rng.uniform(-0.8, 0.8) * down
+    clouds = _draw_noise(rng, height, width, 0.55, octaves)
+    slope = rng.uniform(-0.8, 0.8)
+    sky = 0.45 * clouds
+    sky += slope * down
     first_colour = _draw_colour(rng)
     second_colour = _draw_colour(rng)
     planes = _mix(first_colour, second_colour, _step(sky, 1.2))
@@ -167,15 +170,17 @@ def _paint_backdrop(
     for level in sorted(levels.tolist()):
         persistence = rng.uniform(0.35, 0.6)
         # Positive inside the body: below its level, up to an uneven edge.
-        edge = 0.5 * _draw_noise(rng, height, width, persistence, octaves)
-        body = edge + 4.0 * (down - level)
+        edge = _draw_noise(rng, height, width, persistence, octaves)
+        body = 0.5 * edge + 4.0 * (down - level)
         softness = rng.uniform(0.02, 0.12)
         mask = _step(body, softness)
         # Deeper inside a body less light falls in: a dark rim below its lit edge.
         uneven = 0.6 * _draw_noise(rng, height, width, 0.6, octaves)
-        depth = _step(uneven + 0.5 * body - 0.3, 1.5)
+        inside = uneven + 0.5 * body
+        depth = _step(inside - 0.3, 1.5)
         lit_colour = _draw_colour(rng)
-        dark_colour = 0.65 * lit_colour + 0.25 * _draw_colour(rng)
+        tint = _draw_colour(rng)
+        dark_colour = 0.65 * lit_colour + 0.25 * tint
         surface = _mix(lit_colour, dark_colour, depth)
         # Where the mask is 1, the surface replaces what is behind it.
         planes += mask * (surface - planes)
@@ -210,12 +215,14 @@ def _lay_object(
     lit = _resize(small_lit, height, width)
     lit = np.clip(lit, 0.0, 1.0)
     glossiness = rng.uniform(0.0, 360.0)
-    gloss = glossiness * np.clip(lit - 0.93, 0.0, 1.0)
+    highlight = np.clip(lit - 0.93, 0.0, 1.0)
+    gloss = glossiness * highlight
     share = shape.second
     if share is None:
         share = np.zeros((1, 1), np.float32)
     brightness = 0.45 + 0.62 * lit
-    surface = _mix(first, second, share) * brightness + gloss
+    colours = _mix(first, second, share)
+    surface = colours * brightness + gloss
     mask = _blur(shape.cover, 0.0)  # a lens leaves every edge a little soft
     planes += mask * (surface - planes)
     roughness = rng.uniform(0.05, 0.45)
@@ -272,5 +279,6 @@ def _draw_texture(
     for channel in (0, 2):  # blue and red
         hue = _draw_noise(rng, half_height, half_width, 1.1, range(5))
         hue_weight = 2.0 * rough + 1.0
-        texture[channel] += _resize(hue, height, width) * hue_weight
+        large_hue = _resize(hue, height, width)
+        texture[channel] += large_hue * hue_weight
     return np.asarray(texture, np.float32)

@@ -112,7 +112,8 @@ def is_photo_folder(folder: Path) -> bool:
 
 def _list_paths(folder: Path, truth: Path | None, index: int) -> list[Path]:
     """The file of a photo; with ground truth also those of its mask and its caption."""
-    class_name = CLASSES[index % len(CLASSES)]
+    label = index % len(CLASSES)
+    class_name = CLASSES[label]
     name = Path(class_name, f"{index:05d}.jpg")
     paths = [folder / name]
     if truth is not None:
@@ -157,7 +158,8 @@ def _write_photo(
     contents = [photo.jpeg]
     if truth is not None:
         contents += [mask_png.tobytes(), photo.caption.encode()]
-    for path, content in zip(_list_paths(folder, truth, index), contents, strict=True):
+    paths = _list_paths(folder, truth, index)
+    for path, content in zip(paths, contents, strict=True):
         if not path.exists():
             _write_atomically(path, [content])
 
@@ -179,9 +181,10 @@ def _read_annotation(truth: Path, index: int) -> tuple[str, dict[str, Any]]:
             f"expected the mask of a demo photo in {mask_path}; delete {mask_path} and try again"
         )
     label = index % len(CLASSES)
-    return name.as_posix(), make_annotation(
-        index, label, categories != 0, caption_path.read_text()
-    )
+    mask = categories != 0
+    caption = caption_path.read_text()
+    annotation = make_annotation(index, label, mask, caption)
+    return name.as_posix(), annotation
 
 
 def _write_atomically(path: Path, pieces: Iterable[bytes]) -> None:

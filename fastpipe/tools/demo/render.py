@@ -59,19 +59,21 @@ def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPho
     texture_range = _MAX_TEXTURE / _MIN_TEXTURE
     texture_weight = _MIN_TEXTURE * texture_range ** rng.random()
     quality = int(rng.choice(kind.qualities))
-    scene = paint_scene(rng, height, width, CLASSES[label])
+    class_name = CLASSES[label]
+    scene = paint_scene(rng, height, width, class_name)
 
     # The planes become rows of pixels (height, width, BGR).
     smooth = np.ascontiguousarray(scene.smooth.transpose(1, 2, 0))
     texture = np.ascontiguousarray(scene.texture.transpose(1, 2, 0))
     bgr = cv2.addWeighted(smooth, 1.0, texture, texture_weight, 0.0, dtype=cv2.CV_8U)
-    rgb = np.ascontiguousarray(bgr[:, :, ::-1], dtype=np.uint8)
+    rgb_view = bgr[:, :, ::-1]
+    rgb = np.ascontiguousarray(rgb_view, dtype=np.uint8)
     jpeg = encode_jpeg(rgb, quality=quality, sampling=kind.sampling)
     # The pixels of which the object covers at least half.
     mask = scene.shape.cover >= 0.5
     colours = _measure_colours(scene, mask)
     is_gray = kind.sampling == "gray"
-    caption = describe_object(CLASSES[label], colours, mask, gray=is_gray)
+    caption = describe_object(class_name, colours, mask, gray=is_gray)
     return DemoPhoto(jpeg, width, height, mask, caption)
 
 

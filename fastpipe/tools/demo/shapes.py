@@ -74,9 +74,11 @@ def _draw_pebble(rng: np.random.Generator) -> Outline:
     for k in range(1, 5):
         height = rng.uniform(-0.16, 0.16) / k
         phase = rng.uniform(0.0, 6.3)
-        waves += height * np.cos((k + 1) * _TURN + phase)
+        angles = (k + 1) * _TURN + phase
+        waves += height * np.cos(angles)
     radii = 1.0 + waves
-    return np.asarray(radii * np.exp(1j * _TURN))
+    circle = np.exp(1j * _TURN)
+    return np.asarray(radii * circle)
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,8 @@ def draw_shape(rng: np.random.Generator, name: str, height: int, width: int) -> 
 
     # The outlines have any area. Scaled by this matrix they have that of a square of `side`.
     outlines = [_to_points(outline) for outline in _list_outlines(rng, name)]
-    linear *= side / np.sqrt(_measure_area(outlines))
+    side_of_outlines = np.sqrt(_measure_area(outlines))
+    linear *= side / side_of_outlines
     cover = _fill(outlines, linear, middle, height, width)
     second = None
     if name in PATTERNED_CLASSES:
@@ -164,13 +167,15 @@ def _fill(
 def _draw_turn_and_shear(rng: np.random.Generator) -> Float64s:
     """Draw a matrix (2, 2) that turns and shears points, and keeps areas."""
     angle = rng.uniform(0.0, 2.0 * np.pi)
-    shear = np.eye(2) + rng.uniform(-0.12, 0.12, (2, 2))
+    deviations = rng.uniform(-0.12, 0.12, (2, 2))
+    shear = np.eye(2) + deviations
     cosine = np.cos(angle)
     sine = np.sin(angle)
     turn = [[cosine, -sine], [sine, cosine]]
     # The determinant is the factor of areas; a turn has 1.
     area_factor = np.linalg.det(shear)
-    return np.asarray(shear @ turn / np.sqrt(area_factor))
+    length_factor = np.sqrt(area_factor)
+    return np.asarray(shear @ turn / length_factor)
 
 
 def _list_outlines(rng: np.random.Generator, name: str) -> list[Outline]:
@@ -212,9 +217,11 @@ def _draw_pattern(
     # (2,) each: radians a pixel, for x and y. The inverse of `linear` leads from pixels back to the
     # outline, which is about 1 wide from its middle.
     along, across = np.linalg.inv(linear) * _WAVE_NUMBER
-    wave = np.sin(along[0] * x + along[1] * y)
+    phase = along[0] * x + along[1] * y
+    wave = np.sin(phase)
     if name == "checks":
-        wave = wave * np.sin(across[0] * x + across[1] * y)
+        phase_across = across[0] * x + across[1] * y
+        wave = wave * np.sin(phase_across)
     # This gain leaves an edge about two pixels soft.
     gain = 0.5 / np.hypot(*along)
     share = np.clip(wave * gain + 0.5, 0.0, 1.0)

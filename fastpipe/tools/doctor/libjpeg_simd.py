@@ -88,7 +88,8 @@ def _encode_smooth_jpeg() -> bytes:
     y, x = np.mgrid[0:256, 0:256]
     # (height, width, BGR).
     mean = (x + y) // 2
-    pixels = np.stack([x, y, mean], axis=-1).astype(np.uint8)
+    values = np.stack([x, y, mean], axis=-1)
+    pixels = values.astype(np.uint8)
     _, jpeg = cv2.imencode(".jpg", pixels)
     return bytes(jpeg)
 

@@ -82,16 +82,19 @@ def _describe_workers() -> Check:
 def _check_threads(granted: int, counts: dict[str, int]) -> Check:
     """Compares the threads of each library in a process with the CPUs granted."""
     texts = [f"{library} {count}" for library, count in counts.items()]
-    result = ", ".join(texts)
     settings = []
     for variable in sorted(set(VARIABLES.values())):
         if variable in os.environ:
-            settings.append(f"{variable}={os.environ[variable]}")
-    result += f"; {', '.join(settings) or 'OMP_NUM_THREADS not set'}"
+            value = os.environ[variable]
+            settings.append(f"{variable}={value}")
+    threads = ", ".join(texts)
+    variables = ", ".join(settings) or "OMP_NUM_THREADS not set"
+    result = f"{threads}; {variables}"
     advised: dict[str, None] = {}  # a set that keeps the order
     for library, count in counts.items():
         if count > granted:
-            advised[f"{VARIABLES[library]}={granted}"] = None
+            variable = VARIABLES[library]
+            advised[f"{variable}={granted}"] = None
     advice = f"more than the {granted} CPUs granted: set {', '.join(advised)}"
     return make_check("threads", result, not advised, advice, Verdict.BAD)
 

@@ -98,15 +98,15 @@ def name_of(label: int, names: Sequence[str]) -> str:
 def _draw_mask(image: Pixels, ids: NDArray[Any]) -> None:
     height, width, _ = image.shape
     # Nearest: ids between two ids would be other objects.
-    small = cv2.resize(
-        ids.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST
-    )
+    int32_ids = ids.astype(np.int32)
+    small = cv2.resize(int32_ids, (width, height), interpolation=cv2.INTER_NEAREST)
     is_drawn = small != 0
     # (pixels, 3)
     all_colours = np.array(_COLOURS, dtype=np.float32)
     colour_indices = small[is_drawn] % len(_COLOURS)
     colours = all_colours[colour_indices]
-    mixed = image[is_drawn] * (1 - _MASK_SHARE) + colours * _MASK_SHARE
+    behind = image[is_drawn]
+    mixed = behind * (1 - _MASK_SHARE) + colours * _MASK_SHARE
     image[is_drawn] = np.rint(mixed)
 
 
@@ -119,8 +119,8 @@ def _draw_box(image: Pixels, corners: Float64s, colour: Colour, name: str = "") 
     x0, y0 = np.clip(first_corner, 0, last_pixel).tolist()
     last_corner = np.clip(end_corner - 1, (x0, y0), last_pixel)
     x1, y1 = last_corner.tolist()
-    is_large = min(x1 - x0, y1 - y0) > 4
-    thickness = 2 if is_large else 1
+    shorter_side = min(x1 - x0, y1 - y0)
+    thickness = 2 if shorter_side > 4 else 1
     cv2.rectangle(image, (x0, y0), (x1, y1), colour, thickness)
     if name:
         _draw_tag(image, name, x0, y0, colour)
@@ -156,6 +156,7 @@ def _draw_points(image: Pixels, points: Float64s, visibility: Float32s) -> None:
         if visible <= 0 or not is_inside:
             continue
         center = (int(x), int(y))
+        colour = colour_of(number)
         thickness = 1 if visible == 1 else cv2.FILLED
         cv2.circle(image, center, _RADIUS + 1, _LIGHT, cv2.FILLED, cv2.LINE_AA)
-        cv2.circle(image, center, _RADIUS, colour_of(number), thickness, cv2.LINE_AA)
+        cv2.circle(image, center, _RADIUS, colour, thickness, cv2.LINE_AA)

@@ -88,9 +88,11 @@ def duplicates(
         # The hashes of stored bytes are exact. They differ between storages, and files that are not
         # packed have none.
         has_hashes = first.index.packed and len(first.stored) == 1
-        hashes = _hashes(first, "xxh3_64" if has_hashes else "identity")
+        column = "xxh3_64" if has_hashes else "identity"
+        hashes = _hashes(first, column)
         groups = _repeated(hashes)
-        return Duplicates(groups, [[] for _ in groups], first)
+        no_others: list[list[int]] = [[] for _ in groups]
+        return Duplicates(groups, no_others, first)
 
     second = as_dataset(other)
     hashes = _hashes(first, "identity")
@@ -140,7 +142,8 @@ def _classes_of_groups(
         # A set, since only whether there are several classes counts.
         classes = set()
         for label in labels:
-            classes.add(data.classes[label] if label >= 0 else "")
+            class_name = data.classes[label] if label >= 0 else ""
+            classes.add(class_name)
         names.append(classes)
     return names
 

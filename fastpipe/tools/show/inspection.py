@@ -170,7 +170,8 @@ def count_boxes(index: Index) -> dict[str, BoxCounts]:
     counts = {}
     for name, field in index.fields.items():
         if field.kind == "boxes":
-            counts[name] = _count_boxes_of(index.column(name), field, samples)
+            column = index.column(name)
+            counts[name] = _count_boxes_of(column, field, samples)
     return counts
 
 
@@ -179,7 +180,8 @@ def _count_boxes_of(column: Any, field: Field, samples: Int64s) -> BoxCounts:
     num_with_boxes = 0
     by_label: Counter[int] = Counter()
     for start in range(0, len(samples), _ROWS_AT_ONCE):
-        values = column.take(samples[start : start + _ROWS_AT_ONCE])
+        stop = start + _ROWS_AT_ONCE
+        values = column.take(samples[start:stop])
         num_boxes += len(values.values)
         box_counts = np.diff(values.offsets)
         num_with_boxes += int(np.count_nonzero(box_counts))
@@ -375,7 +377,8 @@ def score(samples: Int64s, labels: Int64s, batch_size: int, count: int) -> Shuff
 
     # Neighbours in the shards that are in the epoch's part at all, and whether one batch has both.
     by_sample = np.argsort(samples, kind="stable")
-    is_next_sample = np.diff(samples[by_sample]) == 1
+    differences = np.diff(samples[by_sample])
+    is_next_sample = differences == 1
     batch_of_sample = batches[by_sample]
     is_same_batch = batch_of_sample[1:] == batch_of_sample[:-1]
     is_neighbour = is_next_sample & is_same_batch
@@ -398,7 +401,8 @@ def _class_mix(labels: Int64s, batches: Int64s, batch_size: int, count: int) -> 
     # actual^2 / expected, minus batch_size, it needs only the classes that a batch has.
     pair_numbers = batches * class_count + class_of
     pairs, actual = np.unique(pair_numbers, return_counts=True)
-    expected_of_pairs = expected[pairs % class_count]
+    class_of_pairs = pairs % class_count
+    expected_of_pairs = expected[class_of_pairs]
     sum_of_squares = (actual**2 / expected_of_pairs).sum()
     chi_squared = sum_of_squares / batch_count - batch_size
     correction = (class_count - 1) * (count - batch_size) / (count - 1)

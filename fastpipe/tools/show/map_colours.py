@@ -37,8 +37,10 @@ def colours_of_map(
         (height, width, 3) RGB.
     """
     channels = values[None] if values.ndim == 2 else values
-    is_nothing = ~np.isfinite(channels[:3]).all(axis=0)
-    channels = np.nan_to_num(channels[:3].astype(np.float32), posinf=0, neginf=0)
+    first_channels = channels[:3]
+    is_nothing = ~np.isfinite(first_channels).all(axis=0)
+    channels = first_channels.astype(np.float32)
+    channels = np.nan_to_num(channels, posinf=0, neginf=0)
     if len(channels) == 2:
         pixels = _colours_of_directions(channels, max(-least, greatest))
     else:
@@ -59,8 +61,11 @@ def _colours_of_directions(channels: NDArray[np.float32], longest: float) -> Uin
     x, y = channels
     angles = np.arctan2(y, x)
     lengths = np.hypot(x, y) / max(longest, _TINY)
+    hues = (angles / np.pi * (_HUES / 2)) % _HUES
+    brightness = np.clip(lengths, 0, 1)
     hsv = np.empty((*x.shape, 3), np.uint8)
-    hsv[..., 0] = (angles / np.pi * (_HUES / 2)) % _HUES
+    hsv[..., 0] = hues
     hsv[..., 1] = 255
-    hsv[..., 2] = np.rint(255 * np.clip(lengths, 0, 1))
-    return np.asarray(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB), np.uint8)
+    hsv[..., 2] = np.rint(255 * brightness)
+    rgb = cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)
+    return np.asarray(rgb, np.uint8)

@@ -78,7 +78,9 @@ def of_samples(
     data: Dataset, plan: BatchPlan, fields: Mapping[str, Field]
 ) -> Iterator[ShownSample]:
     """What a sheet shows of each sample of a plan."""
-    chosen = sample_fields(data, list(fields)) if fields else {}
+    chosen = {}
+    if fields:
+        chosen = sample_fields(data, list(fields))
     reader = SampleReader(data, SampleFormat(fields=chosen))
     for row, record in enumerate(plan.records):
         # One by one: a mask of a large picture takes much memory.
@@ -92,17 +94,20 @@ def of_samples(
         for name, shown in fields.items():
             # Single samples have visibility beside the points, batches behind x and y.
             if shown.kind == "keypoints":
+                points = arrays[name]
                 visibility = arrays[f"{name}_visibility"][..., None]
-                arrays[name] = np.concatenate([arrays[name], visibility], axis=2)
+                arrays[name] = np.concatenate([points, visibility], axis=2)
             if shown.kind in _WRITTEN:
                 text = _as_text(sample[name], shown)
                 lines.append(f"{name}: {text}")
-        size = (int(record["width"]), int(record["height"]))
         maps = {}
         for name, shown in fields.items():
             if shown.kind == "map":
                 maps[name] = arrays[name]
-        yield ShownSample(_marks(size, fields, arrays), lines, maps)
+        width = int(record["width"])
+        height = int(record["height"])
+        marks = _marks((width, height), fields, arrays)
+        yield ShownSample(marks, lines, maps)
 
 
 def _marks(
@@ -135,7 +140,8 @@ def _values_of_row(
         return _plain_array(values[start:end])
     if f"{name}_counts" in batch:
         # Rows of one length, filled up behind their values.
-        count = int(batch[f"{name}_counts"][row])
+        counts = batch[f"{name}_counts"]
+        count = int(counts[row])
         return _plain_array(values[row, :count])
     return _plain_array(values[row])
 
@@ -156,7 +162,10 @@ def _as_text(value: Any, field: Field) -> str:
         return _describe_array(value)
     if field.kind == "images":
         return _describe_pictures(value)
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        text = value
+    else:
+        text = json.dumps(value, ensure_ascii=False)
     return " ".join(text[:_MAX_CHARACTERS].split())
 
 
@@ -166,8 +175,8 @@ def _describe_array(array: torch.Tensor) -> str:
     if array.ndim == 0:
         return f"{array.item()} ({dtype})"
     text = f"{dtype} {tuple(array.shape)}"
-    finite = array.double()
-    finite = finite[torch.isfinite(finite)]
+    numbers = array.double()
+    finite = numbers[torch.isfinite(numbers)]
     if not finite.numel():
         return text
     return f"{text}, {finite.min():g} to {finite.max():g}"

@@ -144,7 +144,8 @@ def preview(
             pixels.append(_pixels(column.images, augment))
 
     plan = columns[0].plan
-    fields = visible(data, reader.names if reader else ())
+    field_names = reader.names if reader else ()
+    fields = visible(data, field_names)
     cells_per_row = 2 + len(columns)
     cells: list[Pixels] = []
     captions: list[str] = []
@@ -154,9 +155,11 @@ def preview(
         row_cells: Sequence[Pixels], row_captions: Sequence[str], lines: list[str]
     ) -> None:
         num_empty = cells_per_row - len(row_cells)
-        empty = fitted(np.empty((0, 0, 3), dtype=np.uint8), SIZE)
-        cells.extend([*row_cells, *[empty] * num_empty])
-        captions.extend([*row_captions, *[""] * num_empty])
+        cells.extend(row_cells)
+        captions.extend(row_captions)
+        for _ in range(num_empty):
+            cells.append(_empty_cell())
+            captions.append("")
         notes.append(lines)
 
     # A sample has a row of the sheet with the photo with its fields, the photo with the crops, and
@@ -178,7 +181,9 @@ def preview(
                 fitted(with_crops, SIZE),
             ]
             label = int(record["label"])
-            class_name = loader.classes[label] if label >= 0 else ""
+            class_name = ""
+            if label >= 0:
+                class_name = loader.classes[label]
             photo_captions = [class_name, f"{record['width']} x {record['height']}"]
             for name, column, images in zip(names, columns, pixels, strict=True):
                 crop_size = column.plan.crops.size_of_row(row)
@@ -213,6 +218,14 @@ def preview(
     return Preview(Path(os.path.abspath(out)), len(ids))
 
 
+def _empty_cell() -> Pixels:
+    """A cell without a picture."""
+    from fastpipe.tools.show.sheet import fitted
+
+    no_pixels = np.empty((0, 0, 3), dtype=np.uint8)
+    return fitted(no_pixels, SIZE)
+
+
 def _rows_of_maps(
     columns: Sequence[Seen], row: int, maps: Mapping[str, NDArray[Any]]
 ) -> list[tuple[list[Pixels], list[str]]]:
@@ -229,16 +242,18 @@ def _rows_of_maps(
         least, greatest = range_of_map(whole_map)
         values = [whole_map]
         for column in columns:
-            values.append(column.fields[name][row].float().numpy())
+            part = column.fields[name][row]
+            values.append(part.float().numpy())
         cells = []
         for value in values:
             coloured = _shrunk(colours_of_map(value, least, greatest))
             cells.append(fitted(coloured, SIZE))
-        empty = fitted(np.empty((0, 0, 3), dtype=np.uint8), SIZE)
+        first_cell, *other_cells = cells
         height, width = whole_map.shape[-2:]
         captions = [f"{name} {width} x {height}", f"{least:g} to {greatest:g}"]
         captions += [""] * len(columns)
-        rows.append(([cells[0], empty, *cells[1:]], captions))
+        row_cells = [first_cell, _empty_cell(), *other_cells]
+        rows.append((row_cells, captions))
     return rows
 
 
@@ -406,10 +421,14 @@ def _pixels(images: Any, augment: Augment | None) -> Any:
             images = images / 65535
         if augment is not None:
             mean, std = augment.moments(images.shape[1])
-            images = images * images.new_tensor(std).view(-1, 1, 1)
-            images = images + images.new_tensor(mean).view(-1, 1, 1)
-        images = images.clamp(0, 1).mul(255).round().to(torch.uint8)
-    return _drawable(images.permute(0, 2, 3, 1).numpy())
+            # (channels, 1, 1) each
+            scale = images.new_tensor(std).view(-1, 1, 1)
+            shift = images.new_tensor(mean).view(-1, 1, 1)
+            images = images * scale + shift
+        levels = images.clamp(0, 1).mul(255)
+        images = levels.round().to(torch.uint8)
+    images_nhwc = images.permute(0, 2, 3, 1)
+    return _drawable(images_nhwc.numpy())
 
 
 def _drawable(images: Pixels) -> Pixels:
@@ -419,10 +438,12 @@ def _drawable(images: Pixels) -> Pixels:
         rgb_shape = (*images.shape[:-1], 3)
         return np.broadcast_to(images, rgb_shape).copy()
     # A checkerboard of two grays: (height, width, 1).
-    square = -(-max(height, width) // _SQUARES)
+    longer_side = max(height, width)
+    square = -(-longer_side // _SQUARES)  # the side of a square in pixels, rounded up
     down, across = np.indices((height, width)) // square
     is_light = (down + across) % 2 == 1
-    board = np.where(is_light, 255.0, 200.0)[..., None]
+    grays = np.where(is_light, 255.0, 200.0)
+    board = grays[..., None]
     alpha = images[..., 3:] / 255
     colour = images[..., :3]
     blended = colour * alpha + board * (1 - alpha)
@@ -444,9 +465,10 @@ def _shrunk(image: Pixels) -> Pixels:
     planes = torch.from_numpy(image).permute(2, 0, 1).float()
     size = _size_in_cell(height, width)
     batch = planes[None]
-    shrunk = torch.nn.functional.interpolate(batch, size, mode="area")[0]
+    (shrunk,) = torch.nn.functional.interpolate(batch, size, mode="area")
     rounded = shrunk.round().to(torch.uint8)
-    return np.asarray(rounded.permute(1, 2, 0).numpy())
+    pixels = rounded.permute(1, 2, 0)  # (height, width, channels)
+    return np.asarray(pixels.numpy())
 
 
 def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
@@ -462,6 +484,7 @@ def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
     for class_label, share in zip(labels, shares, strict=True):
         if share > _MIN_SHARE:
             # An augmentation may return more classes than the dataset has.
-            texts.append(f"{name_of(class_label, classes)} {share:.2f}")
+            class_name = name_of(class_label, classes)
+            texts.append(f"{class_name} {share:.2f}")
     number = name.split()[-1]
     return f"{number}: {', '.join(texts)}"

@@ -59,27 +59,27 @@ def contact_sheet(
     cell_height = height + (1 + note_lines) * _CAPTION_HEIGHT + _GAP
     cell_width = width + _GAP
     title_height = len(title) * _CAPTION_HEIGHT
-    sheet_shape = (
-        title_height + rows * cell_height + _GAP,
-        columns * cell_width + _GAP,
-        3,
-    )
+    sheet_height = title_height + rows * cell_height + _GAP
+    sheet_width = columns * cell_width + _GAP
+    sheet_shape = (sheet_height, sheet_width, 3)
     sheet = np.full(sheet_shape, BACKGROUND, dtype=np.uint8)
 
-    sheet_width = columns * cell_width - _GAP
+    text_width = sheet_width - 2 * _GAP
     for number, line in enumerate(title):
-        _write(sheet, _cut_end(line, sheet_width), _GAP, number * _CAPTION_HEIGHT)
+        text = _cut_end(line, text_width)
+        _write(sheet, text, _GAP, number * _CAPTION_HEIGHT)
     for number, (image, caption) in enumerate(zip(images, captions, strict=True)):
         row, column = divmod(number, columns)
         top = title_height + _GAP + row * cell_height
         start = _GAP + column * cell_width
-        sheet[top : top + height, start : start + width] = image
-        _write(sheet, shortened(caption, width), start, top + height)
+        bottom = top + height
+        sheet[top:bottom, start : start + width] = image
+        _write(sheet, shortened(caption, width), start, bottom)
     for row, texts in enumerate(notes):
         top_of_row = title_height + _GAP + row * cell_height
         top = top_of_row + height + _CAPTION_HEIGHT
         for text in texts:
-            _write(sheet, _cut_end(text, sheet_width), _GAP, top)
+            _write(sheet, _cut_end(text, text_width), _GAP, top)
             top += _CAPTION_HEIGHT
     return sheet
 
@@ -108,9 +108,10 @@ def with_boxes(image: Pixels, boxes: Float64s) -> Pixels:
     for number in reversed(range(len(boxes))):
         top_left = boxes[number, :2]
         bottom_right = top_left + boxes[number, 2:]
-        corner = _clipped(np.rint(top_left).astype(int), last_pixel)
-        last_of_box = np.rint(bottom_right).astype(int) - 1
-        opposite = _clipped(last_of_box, last_pixel)
+        first_of_box = np.rint(top_left).astype(int)
+        end_of_box = np.rint(bottom_right).astype(int)
+        corner = _clipped(first_of_box, last_pixel)
+        opposite = _clipped(end_of_box - 1, last_pixel)
         if number == 0:
             cv2.rectangle(drawn, corner, opposite, _OUTLINE, 4)
             cv2.rectangle(drawn, corner, opposite, _FIRST_BOX, 2)

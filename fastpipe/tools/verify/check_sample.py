@@ -49,9 +49,13 @@ def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMemb
     key = shard.key(start)
     members: list[SampleMember] = []
 
+    def next_offset() -> int:
+        """Where the next member begins."""
+        return members[-1].stop if members else start
+
     def read_next(endings: tuple[str, ...]) -> bool:
         """Adds the next member if it has one of these endings."""
-        offset = members[-1].stop if members else start
+        offset = next_offset()
         head = read(offset, tar.BLOCK)
         ending, size = _announced_member(head, key, endings)
         if ending:
@@ -63,7 +67,7 @@ def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMemb
             raise missing(endings)
 
     def missing(endings: tuple[str, ...]) -> ValueError:
-        offset = members[-1].stop if members else start
+        offset = next_offset()
         names = " or .".join(endings)
         return ValueError(f"expected the tar header of {key}.{names} at byte {offset}")
 
@@ -180,13 +184,17 @@ class SampleContent(NamedTuple):
 
 def read_content(members: list[SampleMember], read: Read) -> SampleContent:
     """Reads a sample's label, image and note, which are its first members."""
-    label = read(members[0].offset, members[0].size)
-    described = read(members[1].offset, members[1].size)
-    offset = members[1].offset
-    if members[1].ending == _NOTE:
-        return SampleContent(label, None, described, offset)
-    note = read(members[2].offset, members[2].size)
-    return SampleContent(label, described, note, offset)
+    label_member = members[0]
+    label = read(label_member.offset, label_member.size)
+    # The image; of a sample without one, the note.
+    next_member = members[1]
+    offset = next_member.offset
+    content = read(offset, next_member.size)
+    if next_member.ending == _NOTE:
+        return SampleContent(label, None, content, offset)
+    note_member = members[2]
+    note = read(note_member.offset, note_member.size)
+    return SampleContent(label, content, note, offset)
 
 
 def record_of(
@@ -365,7 +373,9 @@ def _check_sample(
 
     # The image has the bytes that the index expects, so a flaw in it is damage in any case. Label
     # and note have no hash of their own: the record that they give is compared below.
-    problem_words = None if content.picture is None else flaw(content.picture)
+    problem_words = None
+    if content.picture is not None:
+        problem_words = flaw(content.picture)
     if problem_words is None:
         try:
             actual_record = record_of(shard, content, digest)
@@ -409,7 +419,9 @@ def _is_rest_intact(
         return False
     # Where a shard has removed samples, their members may follow, which no index knows any more.
     if not shard.removed:
-        expected = tar.end(stop) if with_end else b""
+        expected = b""
+        if with_end:
+            expected = tar.end(stop)
         if read(stop, len(data)) != expected:
             return False
     # The padding of each member is zeros.

@@ -99,7 +99,8 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
 
     described_sizes = {"stored_bytes": index.stored_bytes}
     # Coefficients have another size than the JPEGs they stand for, which the index does not have.
-    has_large_fields = any(field.kind in LARGE_KINDS for field in index.fields.values())
+    kinds = {field.kind for field in index.fields.values()}
+    has_large_fields = not kinds.isdisjoint(LARGE_KINDS)
     if index.storage == JPEG_STORAGE and not has_large_fields:
         described_sizes["jpeg_bytes"] = index.jpeg_bytes
     for name, described in described_sizes.items():
@@ -109,12 +110,10 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
     if class_counts.tolist() != index.class_counts:
         differing = np.flatnonzero(class_counts != index.class_counts)
         label = int(differing[0])
-        yield Damage(
-            DATASET_FILE,
-            f"class_counts of label {label} differs from the index",
-            f"{class_counts[label]:,}",
-            f"{index.class_counts[label]:,}",
-        )
+        problem = f"class_counts of label {label} differs from the index"
+        expected = f"{class_counts[label]:,}"
+        actual = f"{index.class_counts[label]:,}"
+        yield Damage(DATASET_FILE, problem, expected, actual)
     if forms != index.form_counts:
         expected = json.dumps(describe_forms(forms))
         actual = json.dumps(describe_forms(index.form_counts))

@@ -64,11 +64,12 @@ class Report:
                 ranges.append((damage.sample, last))
         runs: list[tuple[int, int]] = []
         for first, last in sorted(ranges):
-            if runs and first <= runs[-1][1] + 1:
+            if runs:
                 run_first, run_last = runs[-1]
-                runs[-1] = (run_first, max(run_last, last))
-            else:
-                runs.append((first, last))
+                if first <= run_last + 1:
+                    runs[-1] = (run_first, max(run_last, last))
+                    continue
+            runs.append((first, last))
         return runs
 
     def as_dict(self) -> dict[str, Any]:

@@ -112,7 +112,9 @@ def repair(
     repaired = [shard.name for shard in shards]
     if INDEX_FILE in damaged:
         repaired.append(folder + INDEX_FILE)
-    repaired += [folder + name for name in sorted(damaged) if _is_column(name)]
+    for name in sorted(damaged):
+        if _is_column(name):
+            repaired.append(folder + name)
     return repaired
 
 
@@ -267,9 +269,10 @@ def _keys_of_added(path: Path, pack: dict[str, Any], index: PackedIndex) -> set[
     """The keys, by hash, of the samples that a pack has added, and of the files it rejected."""
     is_added = []
     sample_counts = []
+    first_number = pack["plan"]["base"]
     for shard in index.shards:
-        first_number = pack["plan"]["base"]
-        is_added.append(shard_number(shard.name) >= first_number)
+        number = shard_number(shard.name)
+        is_added.append(number >= first_number)
         sample_counts.append(shard.samples)
     is_added_sample = np.repeat(is_added, sample_counts)
     added_keys = index.records["key"][is_added_sample]
@@ -373,7 +376,10 @@ def _check_remade(shard: ShardFacts, tar: Tar | None) -> None:
         shard.xxh3_64,
     ):
         return
-    actual = "no such shard" if tar is None else f"got {tar.xxh3_64}"
+    if tar is None:
+        actual = "no such shard"
+    else:
+        actual = f"got {tar.xxh3_64}"
     raise PackError(
         f"{shard.name} cannot be restored: expected hash {shard.xxh3_64}, {actual}. Either a "
         "source file has changed but kept its size, or the dataset was packed with another version "
@@ -442,8 +448,9 @@ def _pieces_of_samples(
                 pictures: list[bytes] = []
                 for field_member in field_members:
                     if field_member.ending in member_endings(field, len(offsets)):
-                        offsets.append(field_member.offset)
-                        pictures.append(read(field_member.offset, field_member.size))
+                        offset = field_member.offset
+                        offsets.append(offset)
+                        pictures.append(read(offset, field_member.size))
                 stored = Stored(members=tuple(pictures))
                 if not pictures and field.kind != "images":
                     # The sample has no member of the field. Its value is in KEY.json, or it has

@@ -331,7 +331,8 @@ def _cut_into_groups(
         group_bytes += shard.size_bytes
         is_last = position + 1 == len(shards)
         if is_last or group_bytes + shards[position + 1].size_bytes > most_bytes:
-            yield _ShardGroup(group, None if index is None else index.cut(group))
+            part = None if index is None else index.cut(group)
+            yield _ShardGroup(group, part)
             group = []
             group_bytes = 0
 

@@ -112,8 +112,9 @@ class Inherited:
         held = []
         for path, handle in self._handles:
             if objects.get(path) is handle and _is_open(handle):
-                module, _, _ = type(handle).__module__.partition(".")
-                kind = f"{module}.{type(handle).__name__}"
+                handle_type = type(handle)
+                module, _, _ = handle_type.__module__.partition(".")
+                kind = f"{module}.{handle_type.__name__}"
                 _, place = self._find_holder(path)
                 held.append({"path": path, "kind": kind, "file": "", "place": place})
         return held
@@ -131,7 +132,8 @@ class Inherited:
                 return path, find_user_place(list(self._roots.values()), "dataset")
             outer = self._objects[outer_path]
             place = find_definition(outer)
-            if not isinstance(outer, (dict, list, tuple, set)) and is_user_place(place):
+            is_container = isinstance(outer, (dict, list, tuple, set))
+            if not is_container and is_user_place(place):
                 return path, place
             path = outer_path
 
@@ -151,9 +153,11 @@ def _find_position(value: Any) -> _Position | None:
         if not isinstance(value, io.IOBase) or value.closed:
             return None
         descriptor = value.fileno()
-        access = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
+        flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+        access = flags & os.O_ACCMODE
         if access != os.O_WRONLY and stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return _Position(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
+            offset = os.lseek(descriptor, 0, os.SEEK_CUR)
+            return _Position(descriptor, offset)
     return None
 
 

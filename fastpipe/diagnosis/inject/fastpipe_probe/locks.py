@@ -28,7 +28,9 @@ def find_held_kind(value: Any) -> str | None:
         return None
     try:
         if is_shared_lock(value):
-            return f"multiprocessing.{name}" if value._semlock._is_zero() else None
+            if value._semlock._is_zero():
+                return f"multiprocessing.{name}"
+            return None
         # Python's locks have no method that asks without taking the lock, which would disturb the
         # program.
         is_held = repr(value).startswith("<locked")

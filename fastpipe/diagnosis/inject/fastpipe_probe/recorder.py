@@ -247,7 +247,8 @@ class Recorder:
         batch_delayed_s = None
         if delayed_s is not None and self._delayed_s is not None:
             batch_delayed_s = delayed_s - self._delayed_s
-        slowest = sorted(self._times, key=lambda entry: -entry[0])[:_WORST_COUNT]
+        slowest_first = sorted(self._times, key=lambda entry: -entry[0])
+        slowest = slowest_first[:_WORST_COUNT]
         worst = []
         for seconds, index in slowest:
             worst.append(

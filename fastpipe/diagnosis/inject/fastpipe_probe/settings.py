@@ -112,6 +112,7 @@ def list_changed(before: dict[str, Setting], after: dict[str, Setting]) -> list[
         is_other_object = old.identity != new.identity
         # An object in place of None was only made at its first use.
         is_first_use = old.content == repr(None) and not isinstance(new.content, str)
-        if (old.counts_in_place or is_other_object) and not is_first_use:
+        is_counted = old.counts_in_place or is_other_object
+        if is_counted and not is_first_use:
             changed.append(path)
     return changed

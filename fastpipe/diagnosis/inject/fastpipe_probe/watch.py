@@ -247,9 +247,10 @@ def _read_sampler(loader: Any) -> dict[str, Any] | None:
     for owner in (loader, getattr(loader, "batch_sampler", None)):
         sampler: Any = getattr(owner, "sampler", None)
         epoch = getattr(sampler, "epoch", None)
-        shuffles = hasattr(sampler, "set_epoch") and getattr(sampler, "shuffle", True)
-        if shuffles and isinstance(epoch, int):
-            return {"name": type(sampler).__name__, "epoch": epoch}
+        has_epochs = hasattr(sampler, "set_epoch") and isinstance(epoch, int)
+        if has_epochs and getattr(sampler, "shuffle", True):
+            name = type(sampler).__name__
+            return {"name": name, "epoch": epoch}
     return None
 
 

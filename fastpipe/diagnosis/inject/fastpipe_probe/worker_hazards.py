@@ -67,7 +67,8 @@ def list_heavy_containers(root: object, name: str) -> list[dict[str, Any]]:
             continue
         spread: Any = value
         if isinstance(value, (list, tuple)):
-            spread = value[:: len(value) // _SAMPLED_ITEMS]
+            step = len(value) // _SAMPLED_ITEMS
+            spread = value[::step]
         sampled = _list_parts(spread, _SAMPLED_ITEMS)
         sampled_bytes = sum(_estimate_bytes(item, _SAMPLED_DEPTH) for item in sampled)
         # For a dict, the bytes of a key and its value.
