@@ -13,7 +13,7 @@ from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import Column, spans
 from fastpipe.dataset.comparing import Labels
 from fastpipe.dataset.format.sample_layout import key_hashes
-from fastpipe.errors import ConfigError, did_you_mean, first_names
+from fastpipe.errors import ConfigError, DatasetError, did_you_mean, first_names
 from fastpipe.plan.content import Content
 from fastpipe.plan.draws import Stream, key, uniform
 
@@ -31,6 +31,11 @@ class Columns(Mapping[str, Any]):
         self._ids = slice(start, stop)
 
     def __getitem__(self, name: str) -> Any:
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"select: the function gets the columns of many samples, and not a sample; got "
+                f"[{name!r}]. Write data.select(lambda columns: columns['label'] == 2)"
+            )
         values = self._data.column(name)[self._ids]
         return values.view(Labels) if name == "label" else values
 
@@ -51,6 +56,29 @@ def to_array(given: Any, expected: str) -> NDArray[Any]:
         raise ConfigError(
             f"{expected}; got {type(given).__name__}: {problem}"
         ) from problem
+
+
+def check_index(data: BaseDataset, method: str, given: object) -> None:
+    """Raises ConfigError if values of pandas are indexed by the samples' keys in another order.
+
+    `method` begins the message. An index of numbers says nothing: those of a sorted table are in
+    another order, too.
+    """
+    index: Any = getattr(given, "index", None)
+    if not hasattr(index, "to_numpy") or len(index) != len(data):
+        return
+    names = index.to_numpy().tolist()
+    if not names or not isinstance(names[0], str):
+        return
+    try:
+        keys = np.asarray(data.column("key")).tolist()
+    except DatasetError:
+        return  # whoever reads a damaged record gets the error
+    if names != keys and set(names) == set(keys):
+        raise ConfigError(
+            f"{method}: expected values in the order of data['key'], got a {type(given).__name__} "
+            "whose index has the keys in another order. Pass values.reindex(list(data['key']))"
+        )
 
 
 def parse_ids(given: Any, count: int, expected: str) -> Int64s:
@@ -98,6 +126,7 @@ def parse_choice(data: BaseDataset, chosen: Any) -> Int64s:
     if is_sequence and isinstance(chosen[0], str):
         chosen = find_keys(data.content, chosen, "select")
 
+    check_index(data, "select", chosen)
     # Numbers or a mask, also as a tensor. The ids of keys pass through here, too.
     array = to_array(chosen, expected)
     if array.dtype == np.bool_:

@@ -39,7 +39,7 @@ from fastpipe.dataset.relabelling import (
 from fastpipe.dataset.sample_reader import SampleFormat, SampleReader
 from fastpipe.dataset.saved import save
 from fastpipe.dataset.selection import Selection
-from fastpipe.dataset.unknown_attributes import describe_unknown
+from fastpipe.dataset.unknown_attributes import describe_setting, describe_unknown
 from fastpipe.errors import ConfigError, flag, real_number, whole
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream
@@ -523,6 +523,13 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         def __getattr__(self, name: str) -> NoReturn:
             message = describe_unknown(name, dir(self))
             raise AttributeError(message, name=name, obj=self)
+
+        def __setattr__(self, name: str, value: object) -> None:
+            # Loaders would not see such an attribute. Those of this class begin with "_", and
+            # `transform` has a setter that says more.
+            if not name.startswith("_") and name != "transform":
+                raise AttributeError(describe_setting(name), name=name, obj=self)
+            super().__setattr__(name, value)
 
     def __add__(self, other: Any) -> Any:
         """All samples of both; with a dataset of another kind, torch's ConcatDataset."""

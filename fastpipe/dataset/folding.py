@@ -21,7 +21,8 @@ import xxhash
 
 from fastpipe.arrays import Float64s, Int64s, Uint64s
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.choosing import hash_pictures, to_array
+from fastpipe.dataset.choosing import check_index, hash_pictures, to_array
+from fastpipe.dataset.column_values import Column
 from fastpipe.dataset.format.parts import starts_of
 from fastpipe.errors import ConfigError, choice, first_names, format_count
 from fastpipe.plan.draws import Stream, key, uniform
@@ -43,7 +44,7 @@ def assign_parts(
         stratify, groups: as of Dataset.fold.
     """
     if stratify is not None:
-        choice("fold: stratify", stratify, _STRATIFY)
+        _check_stratify(stratify)
     # (n,) a number for each sample that is the same for all samples of a unit.
     pictures = hash_pictures(data.content)
     units = pictures
@@ -64,6 +65,19 @@ def assign_parts(
     else:
         parts = _balance_groups(labels, draws[first_samples], unit_of, count)
     return parts[unit_of]
+
+
+def _check_stratify(stratify: object) -> None:
+    """Raises ConfigError unless it is the name of the column of labels."""
+    if isinstance(stratify, str):
+        choice("fold: stratify", stratify, _STRATIFY)
+        return
+    # scikit-learn takes the labels themselves here.
+    got = "a column" if isinstance(stratify, Column) else type(stratify).__name__
+    raise ConfigError(
+        f'fold: stratify: expected "label" or None, got {got}; write stratify="label", for the '
+        "classes of the samples"
+    )
 
 
 def warn_of_missing_classes(
@@ -126,6 +140,7 @@ def _group_hashes(data: BaseDataset, groups: Any) -> Uint64s:
         "fold: groups: expected the name of a column of whole numbers or texts, or a value of "
         f"these for each of {len(data):,} samples"
     )
+    check_index(data, "fold: groups", groups)
     column = groups
     if isinstance(groups, str):
         column = data.column(groups)

@@ -105,6 +105,11 @@ def open(
         >>> data["width"].max()
         np.int64(59)
     """
+    if isinstance(data, str) and data.startswith("pipe:"):
+        raise ConfigError(
+            f"{data!r}: commands of WebDataset's pipe: are not run; pass the URL of a folder, such as "
+            "s3://BUCKET/FOLDER"
+        )
     remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
     whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
     color = parse_background(background)

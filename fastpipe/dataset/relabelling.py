@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import xxhash
 
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.dataset.choosing import suggest_class, to_array
+from fastpipe.dataset.choosing import check_index, suggest_class, to_array
 from fastpipe.dataset.column_values import DerivedColumn, UserColumn, spans
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.selection import Relabelling, Selection
@@ -52,6 +52,7 @@ def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
     else:
         if isinstance(given, torch.Tensor):
             given = given.detach().cpu()
+        check_index(data, method, given)
         expected = f"{method}: expected rows of one shape"
         # A copy, since the user may change the array later.
         array = to_array(given, expected).copy()
@@ -255,11 +256,16 @@ def with_user_labels(
 ) -> Selection:
     """The same samples with other labels: see Dataset.with_labels."""
     column = parse_user_column(data, "with_labels", labels)
+    if isinstance(classes, Mapping):
+        # Most programs give no classes.
+        from fastpipe.sources.classes_from import names_by_number
+
+        classes = names_by_number(classes, "with_labels: classes")
     if classes is not None:
         distinct_names = set(map(str, classes))
         has_twins = len(distinct_names) < len(classes)
         # A text is a sequence of names, too: of its letters.
-        if isinstance(classes, str) or has_twins:
+        if isinstance(classes, (str, set, frozenset)) or has_twins:
             raise ConfigError(
                 f"with_labels: expected names of classes, each once, got {classes!r}"
             )

@@ -11,6 +11,7 @@ import numpy as np
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import as_array, spans
 from fastpipe.dataset.format.description import file_hash, read_info
+from fastpipe.dataset.format.folder import check_local
 from fastpipe.dataset.format.index import Index
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.plan.content import ColumnReader
@@ -77,6 +78,7 @@ def check_saved(index: Index) -> None:
 
 def save(data: BaseDataset, destination: Path) -> None:
     """See Dataset.save_columns."""
+    check_local("save_columns", destination, "folder")
     selection = data._selection
     columns: dict[str, ColumnReader] = dict(selection.added)
     has_labels = selection.labels is not None or selection.relabelling is not None

@@ -27,6 +27,17 @@ _INSTEAD_BY_NAMES = {
 }
 _INSTEAD = by_single_name(_INSTEAD_BY_NAMES)
 
+# Attributes that other libraries' datasets have, and that a program may set there.
+_INSTEAD_OF_SETTING_BY_NAMES = {
+    "targets labels label samples imgs": "data.with_labels(labels) is one with other labels",
+    "classes class_to_idx class_names": "data.with_classes(classes) is one whose labels are "
+    "positions in `classes`, and data.with_labels(labels, classes=classes) one with other labels",
+    "target_transform": "data.with_labels(labels) is one with other labels",
+    "transforms": "data.with_transform(transform) is one with a transform",
+    "fields": "data.with_fields(fields) is one whose samples are dicts of these fields",
+}
+_INSTEAD_OF_SETTING = by_single_name(_INSTEAD_OF_SETTING_BY_NAMES)
+
 
 def describe_unknown(name: str, known: Iterable[str]) -> str:
     """The message about an attribute that a dataset does not have."""
@@ -37,3 +48,9 @@ def describe_unknown(name: str, known: Iterable[str]) -> str:
         return text  # IPython and numpy look for many such names
     public = [other for other in known if not other.startswith("_")]
     return text + did_you_mean(name, public)
+
+
+def describe_setting(name: str) -> str:
+    """The message about an attribute that a program sets."""
+    default = f"data.with_column({name!r}, values) is one with a value for each sample"
+    return f"a dataset does not change: {_INSTEAD_OF_SETTING.get(name, default)}"

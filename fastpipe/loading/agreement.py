@@ -18,7 +18,8 @@ one rank alone.
 A rank that evaluates alone (`if rank == 0: evaluate(model, loader)`) reads its share only. So each
 rank counts itself when it begins an epoch. One that has read a whole epoch looks later, after some
 batches of another one, whether it was the only one, and logs it. By then the others have begun the
-epoch, too, if they read it at all, since ranks train in step.
+epoch, too, if they read it at all, since ranks train in step. A program that ends after it has read
+one epoch looks at its end.
 
 Two loaders are compared if the same line of the program made them, in the same turn, and if they
 begin the same epoch.
@@ -26,11 +27,13 @@ begin the same epoch.
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import os
 import sys
 import threading
+import time
 import traceback
 from collections import Counter
 from contextlib import suppress
@@ -78,6 +81,8 @@ _OPTIONS = {
 _LOG = logging.getLogger("fastpipe")
 # An epoch of which a rank reads fewer batches may be a look at the data by this rank alone.
 _MIN_BATCHES = 4
+# At the end of a program, a rank waits so long for others that are late for an epoch it has read.
+_EXIT_PATIENCE_S = 1.0
 # Line of the program -> how many of the loaders that it made have begun an epoch that several ranks
 # share.
 _turns: Counter[str] = Counter()
@@ -91,8 +96,17 @@ class _ReadEpoch(NamedTuple):
     key: str
     if_alone: str  # what to log if no other rank has begun it
 
+    def is_alone(self) -> bool:
+        """Whether no other rank has begun it so far. False if the store cannot be reached."""
+        try:
+            return int(self.store.add(f"{self.key}/ranks", 0)) == 1
+        except RuntimeError:  # the process that has the store may have ended
+            return False
+
 
 _read_epochs: list[_ReadEpoch] = []
+# A child has no connection of its own to the store.
+os.register_at_fork(after_in_child=_read_epochs.clear)
 
 
 class Agreement:
@@ -176,8 +190,9 @@ class Agreement:
             self._num_read += 1
             _warn_of_epochs_alone(store)
         if is_end:
-            if_alone = self._describe_alone(recipe)
-            _read_epochs.append(_ReadEpoch(store, self._key, if_alone))
+            epoch = _ReadEpoch(store, self._key, self._describe_alone(recipe))
+            if epoch.is_alone():
+                _read_epochs.append(epoch)
 
     def _describe_alone(self, recipe: Recipe) -> str:
         ranks = recipe.ranks
@@ -303,14 +318,23 @@ def _warn_of_epochs_alone(store: Any) -> None:
     _read_epochs.clear()
     for epoch in epochs:
         # The program may have connected other processes meanwhile.
-        if epoch.store is not store:
-            continue
-        try:
-            num_ranks = store.add(f"{epoch.key}/ranks", 0)
-        except RuntimeError:  # the process that has the store may have ended
-            return
-        if num_ranks == 1:
+        if epoch.store is store and epoch.is_alone():
             _LOG.warning("%s", epoch.if_alone)
+
+
+def _warn_at_exit() -> None:
+    """As `_warn_of_epochs_alone`, of a program that begins no other epoch."""
+    deadline = time.monotonic() + _EXIT_PATIENCE_S
+    for epoch in _read_epochs:
+        while epoch.is_alone():
+            if time.monotonic() > deadline:
+                _LOG.warning("%s", epoch.if_alone)
+                break
+            time.sleep(0.05)
+    _read_epochs.clear()
+
+
+atexit.register(_warn_at_exit)
 
 
 def _describe_start(start: Position) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -358,7 +359,14 @@ def loader(
         remote=engine.reader is not None,
     )
     new_loader = Loader(
-        dataset, recipes, maker, stream, augments, settings, prefetch_factor
+        dataset,
+        recipes,
+        maker,
+        stream,
+        augments,
+        settings,
+        prefetch_factor,
+        _OPTION_NAMES,
     )
     warn_of_other_classes(new_loader, train=train)
     is_ordered = shuffle is False and crop is None and with_images
@@ -370,6 +378,9 @@ def loader(
     if fields is None:
         notices.warn_no_labels(dataset)
     return new_loader
+
+
+_OPTION_NAMES = tuple(inspect.signature(loader).parameters)
 
 
 def _parse_workers(num_workers: int | None, cpus: int) -> int:

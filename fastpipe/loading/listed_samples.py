@@ -26,6 +26,15 @@ _GENERATORS: dict[type, Callable[[int], object]] = {
 }
 
 
+# torch's samplers of a dataset -> the attribute that is the dataset. A class of a user may have the
+# attribute and mean something else by it.
+_SOURCES: dict[type, str] = {
+    torch.utils.data.SequentialSampler: "data_source",
+    torch.utils.data.RandomSampler: "data_source",
+    torch.utils.data.DistributedSampler: "dataset",
+}
+
+
 class NumbersFunction(Protocol):
     """Epoch, rows of a global batch -> the numbers of the samples of all ranks."""
 
@@ -40,13 +49,15 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
     get other samples.
     """
 
+    _check_source(sampler, len(data))
     if isinstance(sampler, torch.utils.data.WeightedRandomSampler):
         num_weights = len(sampler.weights)
         if num_weights != len(data):
             raise ConfigError(
                 f"sampler: expected a WeightedRandomSampler of {len(data)} weights, one for each "
                 f"sample; got {num_weights}. With a weight for each class, pass the weight of each "
-                "sample's class, weights[data['label'][:]]; or sampler=fastpipe.balanced(data)"
+                "sample's class, weights[data['label'][:]]; or "
+                "sampler=fastpipe.Weighted(fastpipe.balanced(data))"
             )
 
     def numbers(epoch: int, rows: int, num_calls: int = 1) -> Int64s:
@@ -73,6 +84,25 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
             "np.random.default_rng(epoch).permutation(n), or one with set_epoch(epoch)"
         )
     return numbers
+
+
+def _check_source(sampler: object, count: int) -> None:
+    """Raises ConfigError if a sampler of torch was made of a dataset of another length.
+
+    `count`: samples of the loader's dataset. A range says which numbers are wanted.
+    """
+    name = _SOURCES.get(type(sampler))
+    if name is None:
+        return
+    source = getattr(sampler, name)
+    if isinstance(source, range) or len(source) == count:
+        return
+    sampler_name = type(sampler).__name__
+    raise ConfigError(
+        f"sampler: expected a {sampler_name} of the loader's own dataset, which has {count} samples, "
+        f"got one of a {type(source).__name__} with {len(source)}. Write {sampler_name}(data) with "
+        f"the data of this loader; for the numbers from 0 on alone {sampler_name}(range({len(source)}))"
+    )
 
 
 def _numbers_of_ranks(

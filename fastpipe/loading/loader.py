@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.device.augment import Augment
@@ -23,6 +23,7 @@ from fastpipe.loading.epoch_sequence import EpochSequence
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.state import make_state, parse_order, parse_position
 from fastpipe.loading.uncompiled import uncompiled
+from fastpipe.loading.unknown_arguments import describe_setting
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import parse_crop
 from fastpipe.plan.crops import Grid, parse_size
@@ -31,6 +32,8 @@ from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.recipe import Recipe
 
+# Public attributes that the constructor sets, for fastpipe.preview.
+_SET_ONCE = frozenset(["augments", "maker", "stream"])
 # Attributes that other folders of fastpipe use, or that trainers look for at a DataLoader;
 # completion does not show them.
 _NOT_PUBLIC = frozenset(
@@ -73,6 +76,16 @@ class Loader(DataLoaderAttributes):
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in _NOT_PUBLIC]
 
+    if not TYPE_CHECKING:  # type checkers would allow every name
+
+        def __setattr__(self, name: str, value: object) -> None:
+            # Batches would not change with such an attribute.
+            is_from_constructor = name in _SET_ONCE and name not in vars(self)
+            if not name.startswith("_") and not is_from_constructor:
+                message = describe_setting(name, self._option_names)
+                raise AttributeError(message, name=name, obj=self)
+            super().__setattr__(name, value)
+
     def __init__(
         self,
         data: Dataset,
@@ -82,8 +95,10 @@ class Loader(DataLoaderAttributes):
         augments: tuple[Augment | None, ...],
         settings: Settings,
         prefetch_factor: int,
+        option_names: Collection[str],
     ) -> None:
         self._data = data
+        self._option_names = option_names  # the arguments of fastpipe.loader
         # fastpipe.preview makes batches of chosen samples with these three.
         self.maker = maker
         self.stream = stream

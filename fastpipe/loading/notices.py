@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.fields import MIXING_FIELDS
 from fastpipe.dataset.format.fields import CLASS_KINDS
 from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.index import Index
@@ -157,6 +158,19 @@ def _is_for_evaluation(data: Dataset) -> bool:
 def _draws(stage: Operation) -> bool:
     """Whether an operation changes images at random; modules of others by their names."""
     return not isinstance(stage, ModuleOperation) or stage.name.startswith("Random")
+
+
+def warn_mixed_without_shares(names: Collection[str]) -> None:
+    """Says if batches of these fields have mixed images, and nothing that says of which."""
+    if "image" not in names or "mixed without shares" in _warned:
+        return
+    if not {"label", *MIXING_FIELDS}.isdisjoint(names):
+        return
+    _warned.add("mixed without shares")
+    _LOG.warning(
+        "augment= mixes the images of fields=, and no field says with which image, and how much: add "
+        '"label", which is mixed alike, or "mix_index" and "mix_lam" for targets of your own'
+    )
 
 
 def warn_small_area(buckets: Buckets) -> None:

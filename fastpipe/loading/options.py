@@ -24,6 +24,7 @@ from fastpipe.device.augment import Augment, as_augment
 from fastpipe.device.augment.kornia_modules import DATA_KEYS
 from fastpipe.device.augment.operation import Operation
 from fastpipe.errors import ConfigError, whole
+from fastpipe.loading import notices
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import (
     checked_sizes,
@@ -203,6 +204,8 @@ def make_field_reader(
         loader_fields += MIXING_FIELDS
     chosen = parse_fields(data, fields, own=loader_fields)
     names = [field_name(field) for field in chosen.values()]
+    if first is not None and first.mixers:
+        notices.warn_mixed_without_shares(names)
     if (
         not set(MIXING_FIELDS).isdisjoint(names)
         and first is not None

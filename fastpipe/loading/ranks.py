@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -24,6 +25,8 @@ _LAUNCHERS = {
     # Lightning starts processes with this variable alone. On several machines it is not the rank.
     "LOCAL_RANK": "WORLD_SIZE",
 }
+_LOG = logging.getLogger("fastpipe")
+_warned: set[str] = set()  # the warnings that this process has got
 # Functions, by module, that iterate over a loader to give each process a part of its batches.
 _SPLITTERS = (
     ("accelerate.data_loader", "DataLoaderDispatcher._fetch_batches"),
@@ -44,6 +47,8 @@ class RankResolver:
         worker = get_worker_info()
         if rank is not None or world_size is not None:
             hint = "pass rank= and world_size=, or neither"
+            if isinstance(rank, str) or isinstance(world_size, str):
+                hint = 'variables of the environment are texts: int(os.environ["RANK"])'
             count = whole("world_size", world_size, least=1, most=2**20, hint=hint)
             number = whole("rank", rank, least=0, most=count - 1, hint=hint)
             self._given = Ranks(number, count)
@@ -70,8 +75,11 @@ class RankResolver:
     def check(self) -> None:
         """Raises ConfigError if each process would read all batches, or a part of its share."""
         name, launched = _launched()
+        connected = self._connected()
+        if launched.world_size > 1 and connected is not None:
+            self._warn_of_launcher(name, launched, connected)
         # A launcher has started several processes, and nothing says which of them share an epoch.
-        if launched.world_size > 1 and self._connected() is None:
+        if launched.world_size > 1 and connected is None:
             raise ConfigError(
                 f"rank, world_size: the launcher started {launched.world_size} processes "
                 f"({name}={launched.rank}, {_LAUNCHERS[name]}={launched.world_size}), but "
@@ -91,6 +99,38 @@ class RankResolver:
                 "pass rank=0 and world_size=1 to fastpipe.loader(...): then the loader reads all "
                 "samples"
             )
+
+    def _warn_of_launcher(self, name: str, launched: Ranks, connected: Ranks) -> None:
+        """Says if a launcher's variables contradict the ranks of this loader.
+
+        `name`: the launcher's variable for the rank.
+        """
+        variables = f"{name}={launched.rank}, {_LAUNCHERS[name]}={launched.world_size}"
+        # Of other launchers than those with RANK a program may number the processes in its own way.
+        has_all = connected.world_size == launched.world_size
+        is_renumbered = has_all and connected.rank != launched.rank
+        message = ""
+        if self._given is None:
+            # WORLD_SIZE=1 of torchrun says that each task of Slurm trains alone.
+            trains_alone = _read_number("WORLD_SIZE") == 1
+            if connected.world_size == 1 and not trains_alone:
+                message = (
+                    f"the launcher started {launched.world_size} processes ({variables}), and "
+                    "torch.distributed has 1, so each process reads the whole dataset. Call "
+                    "torch.distributed.init_process_group() without rank= and world_size=; or, if "
+                    "each process is to read all, pass rank=0 and world_size=1 to "
+                    "fastpipe.loader(...)"
+                )
+        elif name == "RANK" and is_renumbered:
+            message = (
+                f"fastpipe.loader(..., rank={connected.rank}, "
+                f"world_size={connected.world_size}): the launcher numbers this process "
+                f"otherwise ({variables}). If two processes have one rank, their samples come "
+                'twice, and others not at all. Pass rank=int(os.environ["RANK"])'
+            )
+        if message and message not in _warned:
+            _warned.add(message)
+            _LOG.warning("%s", message)
 
     def _connected(self) -> Ranks | None:
         if self._given is not None:

@@ -6,13 +6,13 @@ Weights are in weights.py, and torch's samplers and functions in listed_samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from torch.utils.data import BatchSampler
+from torch.utils.data import BatchSampler, Sampler
 
 from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.arrays import Int64s
@@ -304,17 +304,24 @@ def _check_kind(sampler: Any) -> None:
     # These are iterable or callable, too, but not as a sampler is: a class that the user forgot to
     # instantiate, a name, weights without Weighted, and what gives batches.
     is_wrong = isinstance(sampler, (type, str, Mapping, BatchSampler))
+    # An iterator has one epoch alone. torch's Sampler may be an iterator of itself.
+    is_used_up = isinstance(sampler, Iterator) and not isinstance(sampler, Sampler)
+    is_wrong = is_wrong or is_used_up
     if not is_wrong and (
         isinstance(sampler, (PerClass, Iterable)) or callable(sampler)
     ):
         return
     hint = ""
+    got = repr(sampler)
     if isinstance(sampler, BatchSampler):
         hint = "; pass the sampler in it, and batch_size="
+    if is_used_up:
+        hint = ", which is used up after one epoch; pass list(...) of it"
+        got = f"a {type(sampler).__name__}"
     raise ConfigError(
         "sampler: expected fastpipe.Weighted(...), PerClass, Repeated or Sequential, a torch "
         "Sampler, or a function of the epoch that returns numbers of samples, got "
-        f"{sampler!r}{hint}"
+        f"{got}{hint}"
     )
 
 

@@ -79,7 +79,10 @@ def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
     not_a_state = ConfigError(
         f"load_state_dict: expected a dictionary from state_dict(), got {reprlib.repr(state)}"
     )
-    if not isinstance(state, Mapping) or "version" not in state:
+    if not isinstance(state, Mapping):
+        raise not_a_state
+    if "version" not in state:
+        _refuse_checkpoint(state)
         raise not_a_state
     _check_version(state["version"])
     if not {"epoch", "batches", "size"} <= state.keys():  # they are read later
@@ -99,6 +102,16 @@ def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
             f"loader reads dataset {data.index.content!r})"
         )
     return order
+
+
+def _refuse_checkpoint(checkpoint: Mapping[Any, Any]) -> None:
+    """Raises ConfigError if one of the entries of a checkpoint is the state of a loader."""
+    for name, entry in checkpoint.items():
+        if isinstance(entry, Mapping) and {"version", "epoch", "order"} <= entry.keys():
+            raise ConfigError(
+                f"load_state_dict: expected a dictionary from state_dict(), got one with {name!r}, "
+                f"which has it: pass checkpoint[{name!r}]"
+            )
 
 
 def _check_version(version: object) -> None:

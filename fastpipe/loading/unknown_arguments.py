@@ -1,8 +1,11 @@
-"""Names of arguments in other loaders, or here before -> what to write in fastpipe.loader()."""
+"""Names of arguments in other loaders, or of attributes -> what to write in fastpipe.loader()."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from fastpipe.arguments import Advice, advise_single_transform, by_single_name
+from fastpipe.errors import did_you_mean
 
 # Some arguments of other loaders are another argument here, or a method of the dataset.
 _INSTEAD_BY_NAMES = {
@@ -14,6 +17,7 @@ _INSTEAD_BY_NAMES = {
     "pin_memory pin_memory_device": 'device="cuda" already uses pinned memory; leave it out',
     "in_order": "batches always come in order; leave it out",
     "batch_sampler": "pass the sampler that it makes batches of as sampler=, and batch_size=",
+    "order": "pass shuffle=True, or False for the order of the dataset; sampler= for any other one",
     "generator": "pass seed=, a whole number",
     "timeout": "pass stall_timeout=, the seconds without a batch after which the log says why",
     "epoch": "call loader.set_epoch(), or load_state_dict() to resume",
@@ -70,3 +74,32 @@ INSTEAD: dict[str, Advice] = {
     "transform": _instead_of_transform,
     "transforms": _instead_of_transform,
 }
+
+# Attributes that a program may set -> the method that does it.
+_INSTEAD_OF_SETTING = {
+    "size": "call loader.set_size(size)",
+    "epoch": "call loader.set_epoch(epoch)",
+    "weights": "call loader.set_weights(weights)",
+    "dataset": "pass the dataset to fastpipe.loader(...)",
+    "sampler": "pass sampler= to fastpipe.loader(...); loader.set_weights(weights) changes the "
+    "weights of fastpipe.Weighted",
+}
+
+
+def describe_setting(name: str, options: Collection[str]) -> str:
+    """The message about an attribute of a loader that a program sets.
+
+    `options`: the names of fastpipe.loader's arguments.
+    """
+    text = f"loader.{name} = ... has no effect on a loader: "
+    if name in _INSTEAD_OF_SETTING:
+        return text + _INSTEAD_OF_SETTING[name]
+    if name in options:
+        return f"{text}pass {name}= to fastpipe.loader(...)"
+    advice = INSTEAD.get(name)
+    if isinstance(advice, str):
+        return f"{text}fastpipe.loader(...) has no {name}=; {advice}"
+    return (
+        f"{text}its options are the arguments of fastpipe.loader(...)"
+        f"{did_you_mean(name, options)}"
+    )

@@ -12,7 +12,7 @@ import numpy as np
 import xxhash
 
 from fastpipe.arrays import Float64s, Int64s
-from fastpipe.dataset.choosing import find_keys, suggest_class, to_array
+from fastpipe.dataset.choosing import check_index, find_keys, suggest_class, to_array
 from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.layout import NO_LABEL
@@ -110,6 +110,7 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
         "number}, or {key: number}"
     )
     if not isinstance(weights, Mapping):
+        check_index(data, "Weighted", weights)
         values = _check_numbers(weights, range(len(data)), "sample", expected)
         return _Weights(values, of_classes=False)
 

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,10 +15,11 @@ from typing import Any, NamedTuple
 import xxhash
 
 from fastpipe.arguments import refuse
-from fastpipe.dataset.format.fields import KINDS, check_name
+from fastpipe.dataset.format.fields import KINDS, check_name, describe_kind
 from fastpipe.dataset.format.layout import REJECTED_FILE, WORK_FOLDER
-from fastpipe.errors import ConfigError, PackError, choice, did_you_mean, format_count
+from fastpipe.errors import ConfigError, PackError, did_you_mean, format_count
 from fastpipe.packing.fields.placement import Frame
+from fastpipe.packing.fields.values import is_zero_and_one
 from fastpipe.packing.job.destination import begin_pack, destination_of, open_journal
 from fastpipe.packing.job.log import log_assumed, log_rejected
 from fastpipe.packing.job.summary import PackedShards, Summary, publish
@@ -30,7 +32,7 @@ from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import PackContext, ShardFinisher, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
 from fastpipe.packing.shard.plan import Outcome, Plan
-from fastpipe.sources.classes_from import ClassesFrom, class_names
+from fastpipe.sources.classes_from import ClassesFrom, class_names, names_by_number
 from fastpipe.sources.facts import Facts
 from fastpipe.sources.listing import STORED, Assumption, SourceField
 from fastpipe.sources.picture.convert import Packed
@@ -46,6 +48,7 @@ _HALF_CHARACTER = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 # Stands in place of the hash if a sample has no key.
 _NO_KEYS = "0" * 32
 _OPTIONS = OPTIONS - {"seed", "shuffle"} | {"coordinates"}
+_LEAST_LISTS = 2  # of classes, before the log says that they are all 0 and 1
 _IN_ORDER = "a Writer keeps the order in which samples are added: shuffle them before"
 _INSTEAD = {"seed": _IN_ORDER, "shuffle": _IN_ORDER}
 
@@ -175,6 +178,9 @@ class Writer:
             self._open = stack.pop_all()
         self._num_finished_shards = len(series.entries)
         self._keys = Keys()
+        # By field of classes: lists so far, and those of them that are 0 and 1.
+        self._num_class_lists: Counter[str] = Counter()
+        self._num_flag_lists: Counter[str] = Counter()
         self._failed: BaseException | None = None
         return self
 
@@ -227,6 +233,7 @@ class Writer:
             )
         self._check_arguments(key, fields)
         self._check_complete()
+        self._look_for_flags(fields)
         if key is not None and key in self._keys:
             raise ConfigError(
                 f"key {key!r} of sample {series.count}: an earlier sample has it; expected each key "
@@ -290,10 +297,32 @@ class Writer:
             )
             log_assumed(_MADE_BY, [*self.summary.assumed, *self._assumed_of_turned()])
             self._log_labels_from_1()
+            self._log_flags()
             listed_in = f"{self._destination}/{REJECTED_FILE}"
             log_rejected(
                 _MADE_BY, self.summary.tally.rejected, listed_in, noun="sample"
             )
+
+    def _look_for_flags(self, fields: Mapping[str, object]) -> None:
+        """Counts lists of classes that may be a zero or a one for each of two classes."""
+        for name, kind in self._kinds.items():
+            value = fields.get(name)
+            if kind == "classes" and value is not None:
+                self._num_class_lists[name] += 1
+                self._num_flag_lists[name] += is_zero_and_one(value)
+
+    def _log_flags(self) -> None:
+        """Says if each list of a field of classes is 0 and 1: then each sample has both classes."""
+        for name, count in self._num_class_lists.items():
+            if count >= _LEAST_LISTS and self._num_flag_lists[name] == count:
+                _LOG.warning(
+                    "%s: field %s: every sample has the classes 0 and 1, for all of its %d lists are "
+                    "[0, 1] or [1, 0]. A list has the numbers of a sample's classes, and not a zero or "
+                    "a one for each class: pass [1] for [0, 1], and [0] for [1, 0]",
+                    _MADE_BY,
+                    name,
+                    count,
+                )
 
     def _log_labels_from_1(self) -> None:
         """Says if labels count from 1: then each sample has the class behind its own."""
@@ -528,12 +557,18 @@ def _check_kinds(fields: Mapping[str, str]) -> dict[str, str]:
             check_name(name)
         except ValueError as problem:
             raise ConfigError(f"fields: {problem}") from None
-        choice(f"fields: {name}", kind, KINDS)
+        if kind not in KINDS:
+            raise ConfigError(
+                f"got the kind {kind!r}; {describe_kind(kind)}",
+                option=f"fields: {name}",
+            )
     return dict(fields)
 
 
-def _label_classes(classes: Sequence[str]) -> dict[str, int]:
+def _label_classes(classes: Sequence[str] | Mapping[str, int]) -> dict[str, int]:
     """Class name -> label."""
+    if isinstance(classes, Mapping):
+        classes = names_by_number(classes, "classes")
     # A set has no order, and a text is a list of letters to Python.
     is_text_or_set = isinstance(classes, (str, set, frozenset))
     is_ordered = isinstance(classes, Iterable) and not is_text_or_set

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 from fastpipe.dataset.format.description import is_dataset, parse_info
@@ -41,7 +42,11 @@ def class_names(given: Any, remote: RemoteOptions | None = None) -> ClassNames:
     path = source_path(given, remote)
     option = f"--classes-from {readable(given)}"
     if not path.exists():
-        raise ConfigError(f"{option}: it does not exist; {_EXPECTED}")
+        hint = ""
+        if isinstance(given, str) and "," in given:
+            listed = [name.strip() for name in given.split(",")]
+            hint = f". For these names write a text file with one on each line, or in Python {listed!r}"
+        raise ConfigError(f"{option}: it does not exist; {_EXPECTED}{hint}")
     if path.is_dir() and is_dataset(path):
         names = _names_in_dataset(path)
     elif path.is_dir() or format_of(path.name) is not None:
@@ -67,6 +72,21 @@ def check_names(names: Iterable[object], option: str) -> tuple[str, ...]:
             f"{option}: expected 1 to {MAX_CLASSES:,} names, got {len(checked):,}"
         )
     return tuple(checked)
+
+
+def names_by_number(classes: Mapping[Any, Any], option: str) -> list[Any]:
+    """{name: number}, as the class_to_idx of torchvision's datasets, -> the names by their numbers.
+
+    ConfigError, which begins with `option`: the numbers are not 0 to n - 1.
+    """
+    numbers = list(classes.values())
+    are_whole = all(isinstance(number, Integral) for number in numbers)
+    if not are_whole or sorted(numbers) != list(range(len(numbers))):
+        raise ConfigError(
+            f"{option}: expected a list of names, or a dict of names and their numbers from 0 to "
+            f"{len(numbers) - 1}, got {classes!r:.100}"
+        )
+    return sorted(classes, key=lambda name: int(classes[name]))
 
 
 def _names_in_dataset(path: SourcePath) -> ClassNames:

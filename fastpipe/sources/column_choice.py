@@ -169,6 +169,8 @@ def _check_columns(
     }
     for field, field_columns in columns_by_field.items():
         wishes[str(field)] = field_columns
+        if field.column not in columns:
+            field.check_kind(columns)
     for option, wanted_columns in wishes.items():
         for column in wanted_columns:
             if column is not None and column not in columns:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from fastpipe.dataset.format.fields import KINDS, check_name
-from fastpipe.errors import ConfigError
+from fastpipe.dataset.format.fields import KINDS, check_name, describe_kind
+from fastpipe.errors import ConfigError, PackError
 
 
 class FieldColumn(NamedTuple):
@@ -44,6 +44,17 @@ class FieldColumn(NamedTuple):
             if fits_none:
                 chosen[pattern] = None
         return tuple(chosen)
+
+    def check_kind(self, columns: Iterable[str]) -> None:
+        """Raises PackError if it is COLUMN:WORD, of one of the columns and a word that is no kind.
+
+        For a field whose column the source does not have.
+        """
+        column, colon, word = self.column.rpartition(":")
+        if colon and column in columns:
+            raise PackError(
+                f"{self}: {word!r} is no kind of a field; {describe_kind(word)}"
+            )
 
     def __str__(self) -> str:
         text = f"--field {self.name}={self.column}"

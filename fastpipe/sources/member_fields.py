@@ -118,6 +118,7 @@ def chosen_member_fields(
     fields = []
     for wish in wishes:
         if wish.column not in kinds:
+            wish.check_kind(kinds)
             raise PackError(
                 f"{wish}: no sample has a member with the ending {wish.column}; there are "
                 f"{describe_columns(kinds)}"

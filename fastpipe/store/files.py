@@ -107,7 +107,8 @@ class WorkFolder:
                 on_error.pop_all()
         except (BlockingIOError, FileNotFoundError) as problem:
             raise PackError(
-                f"another pack is writing to {destination}; wait for it, or choose another folder"
+                f"another pack is writing to {destination}; wait for it, or choose another folder. If each "
+                "rank of a program packs, pack on one rank alone, and let the others wait"
             ) from problem
         except OSError as problem:
             raise _unwritable_error(destination, problem) from problem

@@ -248,6 +248,28 @@ def test_a_rank_that_evaluates_alone_is_logged(
         loader.close()
 
 
+@pytest.mark.parametrize("readers", [[0], [0, 1]])
+def test_a_program_that_ends_after_one_rank_has_evaluated_alone(
+    flat: Path,
+    ranks: Ranks,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    readers: list[int],
+) -> None:
+    monkeypatch.setattr(agreement, "_EXIT_PATIENCE_S", 0.0)
+    evaluation = loader_of_each(ranks, flat, train=False)
+    for rank in readers:
+        ranks.become(rank)
+        ids(evaluation[rank])
+    assert not caplog.records
+    for _ in range(2):
+        agreement._warn_at_exit()
+    count = caplog.text.count("only rank 0 of 2 has read epoch 0, and a rank reads its share")
+    assert count == (len(readers) == 1)
+    for loader in evaluation:
+        loader.close()
+
+
 def test_two_processes_with_one_rank_are_refused(flat: Path, ranks: Ranks) -> None:
     """As LOCAL_RANK makes them of two machines."""
     loaders = loader_of_each(ranks, flat, rank=0, world_size=2)

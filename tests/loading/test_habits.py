@@ -7,10 +7,12 @@ import json
 import logging
 import shutil
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import kornia.augmentation
 import numpy as np
+import pandas
 import pytest
 import torch
 from PIL import Image
@@ -18,6 +20,7 @@ from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 from fastpipe.dataset.format import description
+from fastpipe.device.augment import ranges
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.loading import notices, programs
 
@@ -304,3 +307,217 @@ def test_a_writer_that_packed_nothing_begins_anew(tmp_path: Path, corrected: str
         write(wrong, **options)
     write(right, **corrected_options)
     assert len(fastpipe.open(tmp_path / "data")) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("labels", r"a dataset does not change: data.with_labels\(labels\)"),
+        ("targets", r"data.with_labels\(labels\)"),
+        ("classes", r"data.with_classes\(classes\)"),
+        ("score", r"data.with_column\('score', values\)"),
+    ],
+)
+def test_attributes_of_a_dataset_are_not_set(flat: Path, name: str, words: str) -> None:
+    data = fastpipe.open(flat)
+    with pytest.raises(AttributeError, match=words):
+        setattr(data, name, [0] * FLAT_IMAGES)
+    data._anything = 1  # type: ignore[attr-defined]  # as wrappers of other libraries do
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "shuffle",
+            r"loader.shuffle = ... has no effect on a loader: pass shuffle= to fastpipe.loa",
+        ),
+        ("size", r"call loader.set_size\(size\)"),
+        ("epoch", r"call loader.set_epoch\(epoch\)"),
+        ("batch_size", r"pass batch_size= to fastpipe.loader"),
+        ("num_workers", r"pass num_workers= to fastpipe.loader"),
+        ("dataset", r"pass the dataset to fastpipe.loader"),
+        ("sampler", r"loader.set_weights\(weights\) changes the weights"),
+        ("collate_fn", r"has no collate_fn=; the loader collates images in C\+\+"),
+        ("shufle", r"the arguments of fastpipe.loader\(...\); did you mean 'shuffle'"),
+        ("augments", r"arguments of fastpipe.loader"),
+    ],
+)
+def test_attributes_of_a_loader_are_not_set(flat: Path, name: str, words: str) -> None:
+    with loader_of(flat) as loader:
+        with pytest.raises(AttributeError, match=words):
+            setattr(loader, name, 1)
+        loader._is_wrapped = True  # type: ignore[attr-defined]  # as trainers do
+
+
+def test_stratify_and_groups_as_scikit_learn_takes_them(flat: Path) -> None:
+    data = fastpipe.open(flat)
+    words = 'fold: stratify: expected "label" or None, got a column; write stratify="label"'
+    with pytest.raises(ConfigError, match=words):
+        data.fold(0, of=4, stratify=data["label"])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match='got ndarray; write stratify="label"'):
+        data.fold(0, of=4, stratify=data.targets)  # type: ignore[arg-type]
+    by_name = data.fold(0, of=4, groups="width")[1]
+    by_column = data.fold(0, of=4, groups=data["width"])[1]  # type: ignore[arg-type]
+    assert list(by_name["key"]) == list(by_column["key"])
+
+
+def test_values_that_are_indexed_by_keys_in_another_order(flat: Path) -> None:
+    data = fastpipe.open(flat)
+    keys = list(data["key"])
+    scores = np.arange(FLAT_IMAGES) / FLAT_IMAGES
+    words = "whose index has the keys in another order. Pass values.reindex"
+    in_order = pandas.Series(scores, keys)
+    in_another_order = pandas.Series(scores, sorted(keys, reverse=True))
+    calls = {
+        "with_column": lambda values: data.with_column("score", values),
+        "with_labels": lambda values: data.with_labels(
+            pandas.Series(values.values > 0.5, values.index), classes=["a", "b"]
+        ),
+        "fold: groups": lambda values: data.fold(
+            0, of=4, groups=pandas.Series(values.values * 4 // 1, values.index)
+        ),
+        "select": lambda values: data.select(pandas.Series(values.values > 0.5, values.index)),
+        "Weighted": lambda values: loader_of(data, sampler=fastpipe.Weighted(values)).close(),
+    }
+    for method, call in calls.items():
+        with pytest.raises(ConfigError, match=f"{method}: expected values in the order .*{words}"):
+            call(in_another_order)
+    calls["with_column"](in_order)
+    scores_of = data.with_column("score", in_another_order.reindex(list(data["key"])))["score"]
+    assert dict(zip(keys, scores_of[:], strict=True)) == in_another_order.to_dict()
+    calls["select"](in_order)
+    calls["Weighted"](in_order)
+    # The numbers of a table that was sorted, and names of something else.
+    data.with_column("score", pandas.Series(scores, range(FLAT_IMAGES)[::-1]))
+    data.with_column(
+        "score", pandas.Series(scores, [f"row {number}" for number in range(FLAT_IMAGES)])
+    )
+
+
+def test_a_sampler_of_another_dataset(flat: Path) -> None:
+    source = list(range(20))
+    for sampler in (
+        torch.utils.data.RandomSampler(source),
+        torch.utils.data.SequentialSampler(source),
+        torch.utils.data.DistributedSampler(source, 2, 0),  # type: ignore[arg-type, var-annotated]
+    ):
+        words = (
+            f"expected a {type(sampler).__name__} of the loader's own dataset, which has "
+            f"{FLAT_IMAGES} samples, got one of a list with 20"
+        )
+        with pytest.raises(ConfigError, match=words):
+            loader_of(flat, sampler=sampler)
+    data = fastpipe.open(flat)
+    loader_of(flat, sampler=torch.utils.data.RandomSampler(data, num_samples=5)).close()
+    loader_of(flat, sampler=torch.utils.data.RandomSampler(range(20))).close()
+    loader_of(flat, sampler=torch.utils.data.SubsetRandomSampler(source)).close()
+
+
+def test_the_remedy_for_weights_of_classes_works(flat: Path) -> None:
+    sampler = torch.utils.data.WeightedRandomSampler([0.2, 0.8], FLAT_IMAGES)
+    with pytest.raises(
+        ConfigError, match=r"sampler=fastpipe.Weighted\(fastpipe.balanced\(data\)\)"
+    ):
+        loader_of(flat, sampler=sampler)
+    data = fastpipe.open(flat)
+    loader_of(data, sampler=fastpipe.Weighted(fastpipe.balanced(data))).close()
+
+
+@pytest.mark.parametrize("kind", ["generator", "list_iterator", "map"])
+def test_a_sampler_that_is_used_up(flat: Path, kind: str) -> None:
+    samplers = {
+        "generator": (number for number in range(8)),
+        "list_iterator": iter([1, 2, 3]),
+        "map": map(int, range(8)),
+    }
+    words = rf"got a {kind}, which is used up after one epoch; pass list\(...\) of it"
+    with pytest.raises(ConfigError, match=words):
+        loader_of(flat, sampler=samplers[kind])
+
+
+def test_mixed_images_without_their_shares(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    augment = fastpipe.Augment(mixup=0.2)
+    for fields in (
+        ("image", "label"),
+        {"x": "image", "partner": "mix_index", "share": "mix_lam"},
+    ):
+        loader_of(flat, augment=augment, fields=fields).close()
+    loader_of(flat, augment=augment).close()
+    loader_of(flat, augment=fastpipe.Augment.imagenet(), fields=("image", "id")).close()
+    assert log.text == ""
+    for _ in range(2):
+        loader_of(flat, augment=augment, fields=("image", "id")).close()
+    assert log.text.count("augment= mixes the images of fields=, and no field says") == 1
+    assert '"mix_index" and "mix_lam"' in log.text
+
+
+class Call(torch.nn.Module):
+    """A user's module."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, images: torch.Tensor) -> Any:
+        return self.function(images)
+
+
+def test_modules_whose_results_are_far_from_0_to_1(
+    textured: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "_warned", set())
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+
+    def normalise(images: torch.Tensor) -> torch.Tensor:
+        return kornia.enhance.normalize(images, mean, std)
+
+    def first_batch(augment: Any) -> None:
+        with loader_of(textured, augment=augment) as loader:
+            next(iter(loader))
+
+    k: Any = kornia.augmentation
+    first_batch(fastpipe.Augment([Call(normalise)], mean=None, std=None))
+    first_batch(Call(torch.clone))
+    first_batch(k.ColorJiggle(0.4, 0.4, 0.4, 0.1, p=1.0))
+    first_batch(k.RandomGaussianNoise(std=0.1, p=1.0))
+    first_batch(Call(lambda images: images * 1.3))
+    assert log.text == ""
+    for _ in range(2):
+        first_batch(Call(normalise))
+    assert log.text.count("augment: Call returned images with mean") == 1
+    assert "expected pixels in [0, 1]" in log.text
+    first_batch(k.RandomGaussianNoise(std=25.0, p=1.0))
+    assert "augment: RandomGaussianNoise returned images with mean" in log.text
+    assert "divide them by 255" in log.text
+
+
+@pytest.mark.parametrize("name", ["MixUp", "CutMix"])
+def test_mixing_of_torchvision(flat: Path, torchvision: ModuleType, name: str) -> None:
+    from torchvision.transforms import v2
+
+    mixer = getattr(v2, name)(alpha=0.3, num_classes=6)
+    words = rf"torchvision's {name} mixes .*fastpipe.Augment\(modules, {name.lower()}=0.3\)"
+    for module in (mixer, v2.RandomChoice([v2.Identity(), mixer])):
+        with pytest.raises(ConfigError, match=words):
+            loader_of(flat, augment=[module])
+
+
+def test_a_checkpoint_in_place_of_the_state_in_it(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        checkpoint = {"model": {}, "loader": loader.state_dict()}
+        with pytest.raises(ConfigError, match=r"pass checkpoint\['loader'\]"):
+            loader.load_state_dict(checkpoint)
+        with pytest.raises(ConfigError, match=r"expected a dictionary from state_dict\(\), got"):
+            loader.load_state_dict({"model": {}})
+
+
+def test_a_function_of_a_sample_that_chooses(flat: Path) -> None:
+    words = "the function gets the columns of many samples, and not a sample"
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.open(flat).select(lambda sample: sample[1] == 2)
+
+
+def test_the_order_of_other_loaders(flat: Path) -> None:
+    with pytest.raises(ConfigError, match="has no argument order: pass shuffle=True, or False"):
+        loader_of(flat, order="random")

@@ -57,7 +57,7 @@ def test_loaders_that_are_dropped_give_all_back(many_shards: Path) -> None:
         if number % 3 == 0:
             loader.close()
         elif number % 3 == 1:
-            loader.itself = loader, batches
+            loader._itself = loader, batches
         del loader, batches
     gc.collect()
     assert (threads_at_rest(), open_files(many_shards)) == before

@@ -50,8 +50,8 @@ IN_MANY_SHAPES = """
     for batches in iterators:
         next(batches)
     ring = make()
-    ring.itself = ring, iter(ring)
-    next(ring.itself[1])
+    ring._itself = ring, iter(ring)
+    next(ring._itself[1])
     del ring
     generator = batches_of_a_with()
     next(generator)

@@ -14,6 +14,7 @@ import torch
 
 import fastpipe
 from fastpipe.errors import ConfigError
+from fastpipe.loading import ranks
 from fastpipe.loading.ranks import _LAUNCHERS, RankResolver, group_by_node, ranks_per_node
 from fastpipe.plan.partition import ALONE, Ranks
 
@@ -384,3 +385,66 @@ def test_workers_of_a_data_loader_may_share_a_dataset(flat: Path) -> None:
         int(label) for label in torch.utils.data.DataLoader(Nested(flat, True), num_workers=2)
     ]
     assert sorted(labels) == sorted(fastpipe.open(flat).targets.tolist())
+
+
+def begin_epoch(data: Path, **options: Any) -> None:
+    with fastpipe.loader(data, 4, size=8, num_workers=1, **options) as loader:
+        next(iter(loader))
+
+
+@pytest.fixture
+def launched(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> pytest.LogCaptureFixture:
+    """The log of process 1 of 2 that torchrun has started."""
+    monkeypatch.setattr(ranks, "_warned", set())
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    return caplog
+
+
+def test_a_group_of_one_in_each_process_of_a_launcher(
+    flat: Path, launched: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 1)
+    begin_epoch(flat, rank=0, world_size=1)
+    assert launched.text == ""
+    for _ in range(2):
+        begin_epoch(flat)
+    words = "the launcher started 2 processes (RANK=1, WORLD_SIZE=2), and torch.distributed has 1"
+    assert launched.text.count(words) == 1
+    # Slurm's tasks that each start a torchrun of one process.
+    launched.clear()
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    begin_epoch(flat)
+    assert launched.text == ""
+    monkeypatch.delenv("WORLD_SIZE")
+    begin_epoch(flat)
+    assert "2 processes (SLURM_PROCID=1, SLURM_STEP_NUM_TASKS=2)" in launched.text
+
+
+def test_a_rank_that_contradicts_the_launcher(
+    flat: Path, launched: pytest.LogCaptureFixture
+) -> None:
+    begin_epoch(flat, rank=1, world_size=2)
+    begin_epoch(flat, rank=0, world_size=1)
+    begin_epoch(flat, rank=0, world_size=4)
+    assert launched.text == ""
+    for _ in range(2):
+        begin_epoch(flat, rank=0, world_size=2)
+    words = (
+        "fastpipe.loader(..., rank=0, world_size=2): the launcher numbers this process otherwise "
+        "(RANK=1, WORLD_SIZE=2)"
+    )
+    assert launched.text.count(words) == 1
+
+
+@pytest.mark.parametrize(("rank", "world_size"), [(0, "2"), ("0", 2)])
+def test_ranks_that_are_texts_of_the_environment(rank: object, world_size: object) -> None:
+    with pytest.raises(ConfigError, match=r'are texts: int\(os.environ\["RANK"\]\)'):
+        RankResolver(rank, world_size)

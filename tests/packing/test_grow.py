@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.datasets.growing import at_once, photo, photos
-from support.programs.cli_run import failed, succeeded
+from support.programs.cli_run import failed, fp, succeeded
 from support.sources.pack_sources import digests, jpeg_bytes
 from support.sources.tars import write_tar
 
@@ -358,6 +358,15 @@ def test_a_key_may_have_a_line_separator_in_it(tmp_path: Path) -> None:
     text = succeeded("remove", tmp_path / "dst", "--keys", tmp_path / "keys.txt")
     assert re.search(r"^removed +2 samples", text)
     assert sorted(epoch(tmp_path / "dst")) == ["c0/b.jpg", "c0/e.jpg"]
+
+
+def test_a_file_without_keys_is_named(work: Path) -> None:
+    (work / "keys.txt").write_text("\n")
+    result = fp("remove", work / "dst", "--keys", work / "keys.txt")
+    assert result.exit_code == 0
+    assert "keys.txt: the file names no key, so nothing is removed" in " ".join(
+        result.stderr.split()
+    )
 
 
 def test_new_samples_without_a_label_are_told(work: Path) -> None:

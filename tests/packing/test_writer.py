@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import tracemalloc
 from functools import reduce
@@ -448,7 +449,7 @@ def test_a_rejected_sample_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_mistakes_of_the_program_are_raised_at_once(tmp_path: Path) -> None:
     mistakes: list[tuple[dict[str, Any], str]] = [
-        ({"fields": {"a": "words"}}, "expected 'int', 'floats'"),
+        ({"fields": {"a": "words"}}, "expected one of int, floats"),
         ({"fields": {"label": "int"}}, "expected a field's name"),
         ({"fields": {"fpc": "bytes"}}, "fpc"),  # its members would take the place of the picture
         ({"fields": ["a"]}, r"fields: expected a dict of names and kinds, such as .*, got \['a'\]"),
@@ -614,3 +615,115 @@ def test_a_misspelt_class_is_answered_with_the_one_that_is_meant(tmp_path: Path)
         fastpipe.Writer(tmp_path / "dst", classes=["cat", "dog"]) as writer,
     ):
         writer.add(jpeg_bytes(), "cta", key="k")
+
+
+PIXELS = np.zeros((20, 40, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    "classes", [{"dog": 2, "cat": 1, "ant": 0}, {"ant": np.int64(0), "cat": 1, "dog": 2}]
+)
+def test_classes_with_numbers_of_their_own(tmp_path: Path, classes: Any) -> None:
+    with fastpipe.Writer(tmp_path / "packed", classes=classes) as writer:
+        for number, name in enumerate(("dog", "cat", "ant", "dog")):
+            writer.add(PIXELS, label=name, key=f"{number}")
+    data = fastpipe.open(tmp_path / "packed")
+    assert data.classes == ["ant", "cat", "dog"]
+    assert data.targets.tolist() == [2, 1, 0, 2]
+    other = {"x": 1, "y": 0, "z": 2}
+    assert data.with_labels([0, 1, 2, 2], classes=other).classes == ["y", "x", "z"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("numbers", [(1, 2), (0, 2), (0, 0), (0.0, 1.0)])
+def test_classes_with_numbers_that_are_no_positions(tmp_path: Path, numbers: Any) -> None:
+    classes = dict(zip(("cat", "dog"), numbers, strict=True))
+    words = "classes: expected a list of names, or a dict of names and their numbers from 0 to 1"
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.Writer(tmp_path / "packed", classes=classes)  # type: ignore[arg-type]
+
+
+def test_points_as_shares_of_the_sides(tmp_path: Path) -> None:
+    writer = fastpipe.Writer(tmp_path / "packed", {"joints": "keypoints"})
+    words = (
+        "expected points x, y in pixels of an image of 40 x 20, got shares of its sides, 0.1, 0.2"
+    )
+    with pytest.raises(PackError, match=words), writer:
+        writer.add(PIXELS, key="one", joints=[[[0.1, 0.2, 1], [0.5, 0.6, 1], [7, 7, 0]]])
+    with fastpipe.Writer(tmp_path / "right", {"joints": "keypoints"}) as writer:
+        writer.add(PIXELS, key="corner", joints=[[[0, 0, 2], [1, 1, 2]]])
+        writer.add(PIXELS, key="pixels", joints=[[[0.5, 0.5, 2], [20.5, 3, 2]]])
+        writer.add(PIXELS, key="none", joints=[[[0, 0, 0], [0, 0, 0]]])
+    assert writer.summary.tally.rejected == []
+
+
+def test_zeros_and_ones_for_two_classes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "fastpipe.pack")
+    lists: dict[str, list[Any]] = {
+        "flags": [[0, 1], [1, 0], np.array([0, 1])],
+        "numbers": [[0, 1], [1], [0, 1]],
+        "names": [["a", "b"], ["b", "a"], ["a"]],
+        "others": [[0, 2], [2, 0], [1, 2]],
+        "one": [[0, 1]],
+    }
+    for name, values in lists.items():
+        with fastpipe.Writer(tmp_path / name, {"tags": "classes"}) as writer:
+            for number, value in enumerate(values):
+                writer.add(PIXELS, key=f"{number}", tags=value)
+        words = "field tags: every sample has the classes 0 and 1, for all of its 3 lists are"
+        assert (words in caplog.text) == (name == "flags")
+        caplog.clear()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [0, 1, 0, 0, 1],
+        [0.0, 1.0, 0.0, 0.0, 1.0],
+        [False, True, False, False, True],
+        np.array([0, 1, 0, 0, 1], np.uint8),
+        torch.tensor([0.0, 1.0, 0.0, 0.0, 1.0]),
+    ],
+)
+def test_a_zero_or_a_one_for_each_class(tmp_path: Path, value: Any) -> None:
+    words = r"expected each class once.*if that is a zero or a one for each class, pass \[1, 4\]"
+    with (
+        pytest.raises(PackError, match=words),
+        fastpipe.Writer(tmp_path / "packed", {"tags": "classes"}) as writer,
+    ):
+        writer.add(PIXELS, key="one", tags=value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "meant"), [(str, "text"), ("string", "text"), (int, "int"), ("mask ", "mask")]
+)
+def test_kinds_in_other_words(tmp_path: Path, kind: Any, meant: str) -> None:
+    words = f"fields: caption: got the kind .*expected one of int, .*did you mean '{meant}'"
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.Writer(tmp_path / "packed", fields={"caption": kind})
+
+
+@pytest.mark.parametrize(
+    ("array", "conversion"),
+    [
+        (np.full((9, 9, 3), 0.5, np.float32), "(array * 255).round().astype(np.uint8)"),
+        (np.full((9, 9, 3), 128.0), "array.round().astype(np.uint8)"),
+        (np.zeros((3, 9, 9), np.uint8), "array.transpose(1, 2, 0)"),
+        (
+            np.full((3, 9, 9), 0.5, np.float32),
+            "(array.transpose(1, 2, 0) * 255).round().astype(np.uint8)",
+        ),
+    ],
+)
+def test_arrays_that_become_images(tmp_path: Path, array: Any, conversion: str) -> None:
+    with pytest.raises(PackError) as refused, fastpipe.Writer(tmp_path / "packed") as writer:
+        writer.add(array, key="one")
+    assert f". Pass {conversion}" in str(refused.value)
+    pixels_of: Any = eval(conversion, {"array": array, "np": np})  # noqa: S307
+    with fastpipe.Writer(tmp_path / "packed") as writer:
+        writer.add(pixels_of, key="one")
+
+
+def test_a_label_that_is_no_whole_number(tmp_path: Path) -> None:
+    words = "label: expected a whole number, a class name or None, got float"
+    with pytest.raises(PackError, match=words), fastpipe.Writer(tmp_path / "packed") as writer:
+        writer.add(PIXELS, label=1.0, key="one")  # type: ignore[arg-type]

@@ -322,3 +322,20 @@ def test_a_category_with_the_number_of_the_background(coco: Path, tmp_path: Path
     with pytest.raises(PackError, match=r"category 0 of .* has the number of the background"):
         fastpipe.pack(file, tmp_path / "packed", fields=["seg=segmentation:mask"])
     fastpipe.pack(file, tmp_path / "packed", fields=["objects=instances:mask"])
+
+
+def test_a_kind_that_there_is_not(coco: Path, tmp_path: Path) -> None:
+    words = "'masks' is no kind of a field; expected one of int, .*did you mean 'mask'"
+    with pytest.raises(PackError, match=words):
+        fastpipe.pack(coco, tmp_path / "packed", fields=["masks=segmentation:masks"])
+
+
+def test_annotations_of_other_images_leave_no_classes(coco: Path, tmp_path: Path) -> None:
+    file = coco / "annotations" / "instances_val2017.json"
+    content = json.loads(file.read_bytes())
+    words = "their classes are in boxes"
+    assert words in " ".join(succeeded("pack", coco, tmp_path / "right").split())
+    for annotation in content["annotations"]:
+        annotation["image_id"] += 1_000_000
+    write(file, content)
+    assert words not in " ".join(succeeded("pack", coco, tmp_path / "wrong").split())

@@ -621,3 +621,35 @@ def test_other_rows_with_the_columns_of_annotations_are_packed(tmp_path: Path) -
         rows.append({"image_id": f"b6{number}d", "category_id": 2, "bbox": [0, 0, 4, 4]})
     write_lines(tmp_path / "train.jsonl", *rows)
     assert fastpipe.pack(tmp_path / "train.jsonl", tmp_path / "packed").info["samples"] == 3
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("n=id:integer", "--field n=id:integer: 'integer' is no kind of a field; .*mean 'int'"),
+        ("n=id:flots", "expected one of int, floats, .*did you mean 'floats'"),
+        ("n=number:int", "has no such column; expected one of"),
+        ("n=number:integer", "has no such column; expected one of"),
+    ],
+)
+def test_a_kind_that_there_is_not(photos: Path, tmp_path: Path, field: str, words: str) -> None:
+    table = write_text(photos / "list.jsonl", "".join(f"{json.dumps(row)}\n" for row in ROWS))
+    with pytest.raises(PackError, match=words):
+        fastpipe.pack(table, tmp_path / "packed", fields=[field])
+
+
+@pytest.mark.parametrize("column", ["split", "Partition"])
+def test_splits_of_any_name(photos: Path, tmp_path: Path, column: str) -> None:
+    lines = [f"path,label,{column}"]
+    for number in range(12):
+        lines.append(f"{number:03d}.jpg,{LABELS[number % 3]},{'AAB'[number % 3]}")
+    table = write_text(photos / "list.csv", "\n".join(lines) + "\n")
+    fastpipe.pack(table, tmp_path / "packed", split="A")
+    data = fastpipe.open(tmp_path / "packed")
+    assert len(data) == 8
+    assert dict(data.fields) == {}
+    with pytest.raises(PackError, match=rf"its column '{column}' has A, B, and not 'C'"):
+        fastpipe.pack(table, tmp_path / "other", split="C")
+    write_text(table, "path,label\n000.jpg,ant\n001.jpg,bee\n")
+    with pytest.raises(PackError, match="one without a column of splits; leave it out"):
+        fastpipe.pack(table, tmp_path / "other", split="A")

@@ -13,6 +13,7 @@ import numpy as np
 from fastpipe.dataset.format.array_file import ARRAY_DTYPES, MAX_AXES
 from fastpipe.dataset.format.sample_layout import PNG_MAGIC
 from fastpipe.dataset.format.shard_list import count, one_of
+from fastpipe.errors import nearest_name
 
 FIELDS_FOLDER = "fields"
 
@@ -31,6 +32,48 @@ KINDS = (
     "images",
     "map",
 )
+# Names that people write for a kind, those of Python's types among them -> the kind.
+_KIND_BY_OTHER_NAME = {
+    "integer": "int",
+    "number": "int",
+    "int64": "int",
+    "long": "int",
+    "float": "floats",
+    "float32": "floats",
+    "double": "floats",
+    "vector": "floats",
+    "str": "text",
+    "string": "text",
+    "caption": "text",
+    "label": "classes",
+    "labels": "classes",
+    "category": "classes",
+    "multilabel": "classes",
+    "dict": "json",
+    "list": "json",
+    "bbox": "boxes",
+    "bboxes": "boxes",
+    "points": "keypoints",
+    "landmarks": "keypoints",
+    "masks": "mask",
+    "segmentation": "mask",
+    "picture": "image",
+    "pictures": "images",
+    "ndarray": "array",
+    "tensor": "array",
+    "depth": "map",
+}
+
+
+def describe_kind(kind: object) -> str:
+    """The end of a message about what is no kind: the kinds, and the one that is meant."""
+    # People also pass types of Python.
+    name = kind.__name__ if isinstance(kind, type) else str(kind)
+    meant = _KIND_BY_OTHER_NAME.get(name.lower()) or nearest_name(name, KINDS)
+    hint = "" if meant is None else f"; did you mean {meant!r}?"
+    return f"expected one of {', '.join(KINDS)}{hint}"
+
+
 # Only the source can name their classes or points.
 NAMED_KINDS = ("boxes", "mask", "keypoints")
 # Each value is a picture of its own, a member of the shard.

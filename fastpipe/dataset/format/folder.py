@@ -28,6 +28,22 @@ def is_damaged_url(path: Path) -> bool:
     return _URL.match(str(path)) is not None
 
 
+def check_local(option: str, path: object, noun: str) -> None:
+    """Raises ConfigError if a path is a URL, which would make folders such as ./s3:/ here.
+
+    `noun`: "folder" or "file".
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        return
+    text = os.fsdecode(path)
+    if _URL.match(text):
+        url = _URL.sub(r"\1://", text, count=1)
+        raise ConfigError(
+            f"expected a {noun} of this machine, got the URL {readable(url)}; pass a path",
+            option=option,
+        )
+
+
 class Url(str):
     """The place of a dataset that is on no disk of this machine. It joins names as a Path does."""
 

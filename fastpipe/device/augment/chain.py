@@ -28,12 +28,14 @@ from fastpipe.device.augment.normalised import Mixing, one_hot
 from fastpipe.device.augment.operation import (
     AugmentPlan,
     Draws,
+    ModuleOperation,
     Operation,
     Step,
     Tensors,
 )
 from fastpipe.device.augment.options import moment_of_channels, parse_moments
 from fastpipe.device.augment.pixels import affine, full_of, normalise, parts, to_unit
+from fastpipe.device.augment.ranges import RangeWatch
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import Size
 from fastpipe.plan.placed import Placed
@@ -74,6 +76,12 @@ class Chain(torch.nn.Module):
         self.dtype = dtype
         self.mean, self.std = parse_moments(mean, std)
         self._canvases = Canvases()
+        # Of modules of others, if their results are normalised: by the number of the operation.
+        self._watches: dict[int, RangeWatch] = {}
+        for number, operation in enumerate(self.stages):
+            is_of_others = isinstance(operation, (Foreign, ModuleOperation))
+            if is_of_others and self.mean is not None:
+                self._watches[number] = RangeWatch()
 
     @property
     def compiled(self) -> bool:
@@ -467,6 +475,8 @@ class Chain(torch.nn.Module):
             images = images.contiguous(memory_format=memory_format)
             host = plan.hosts[number]
             images = operation.run(images, first_row, host, step_tensors[number])
+            if number in self._watches:
+                self._watches[number].look(operation.name, images)
         return images
 
     def _check_size(self, images: Tensor, channels: int, size: Size | None) -> None:

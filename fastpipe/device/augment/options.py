@@ -9,7 +9,7 @@ import torch
 
 from fastpipe.arguments import advise_single_transform
 from fastpipe.device.augment import kornia_modules
-from fastpipe.device.augment.contents import normaliser_in
+from fastpipe.device.augment.contents import normaliser_in, parts_of
 from fastpipe.device.augment.foreign import Foreign
 from fastpipe.device.augment.kornia_mixing import KorniaMixing
 from fastpipe.device.augment.kornia_modules import FieldKeys, field_keys
@@ -96,6 +96,7 @@ def _list_operations(
         return operations
     if kornia_modules.mixes(module):
         return [KorniaMixing(module)]
+    _check_no_batch_mixer(module)
     # A module that calls a mixing one hides from us how labels have to be mixed.
     for part in module.modules():
         if kornia_modules.mixes(part):
@@ -110,6 +111,20 @@ def _list_operations(
     if kornia_modules.is_planned(module):
         return [Kornia(module, keys)]
     return [Foreign(module)]
+
+
+def _check_no_batch_mixer(module: torch.nn.Module) -> None:
+    """Raises ConfigError if a module is, or holds, MixUp or CutMix of torchvision."""
+    for part in parts_of(module):
+        name = type(part).__name__
+        is_of_torchvision = type(part).__module__.startswith("torchvision.")
+        if is_of_torchvision and name in ("MixUp", "CutMix"):
+            option = f"{name.lower()}={getattr(part, 'alpha', 1.0)}"
+            raise ConfigError(
+                f"augment: torchvision's {name} mixes images and their labels, and a module gets "
+                f"images alone. Leave it out, and pass augment=fastpipe.Augment(modules, {option}), "
+                "which mixes both"
+            )
 
 
 def check_normalised_once(operations: list[Operation], mean: object) -> None:

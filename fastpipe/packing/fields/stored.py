@@ -47,8 +47,9 @@ from fastpipe.packing.fields.placement import (
 )
 from fastpipe.packing.fields.values import (
     Boxes,
-    check_no_shares,
+    check_boxes_are_pixels,
     check_picture_count,
+    check_points_are_pixels,
     describe_outside,
     find_outside,
     naming_picture,
@@ -111,6 +112,7 @@ class FieldValues:
         placement = self._placement(self._frame)
         if kind == "boxes":
             return Stored(_place_boxes(value, placement))
+        check_points_are_pixels(value, *placement.size)
         return Stored(shortest_floats(placement.points(value)))
 
     def _placement(self, frame: Frame) -> Placement:
@@ -200,7 +202,7 @@ def shortest_floats(numbers: Float32s) -> Any:
 def _place_boxes(value: Boxes, placement: Placement) -> dict[str, Any]:
     """Boxes as KEY.json has them. ImageError: a box lies outside its picture."""
     width, height = placement.size
-    check_no_shares(value, width, height)
+    check_boxes_are_pixels(value, width, height)
     if find_outside(value, width, height).any():
         raise ImageError(describe_outside(value, width, height))
     boxes = placement.boxes(value.boxes)

@@ -89,23 +89,35 @@ def find_outside(value: Boxes, width: int, height: int) -> NDArray[np.bool_]:
     return is_outside
 
 
-def check_no_shares(value: Boxes, width: int, height: int) -> None:
-    """Raises ImageError if boxes look like shares of the image's width and height.
+def check_boxes_are_pixels(value: Boxes, width: int, height: int) -> None:
+    """Raises ImageError if boxes look like shares of the image's width and height."""
+    _check_no_shares("boxes x0, y0, x1, y1", value.boxes, width, height)
 
-    Nobody draws all boxes of a larger image into its first pixel.
+
+def check_points_are_pixels(points: Float32s, width: int, height: int) -> None:
+    """The same for points, (M, K, 3). Those without visibility are often 0, 0."""
+    visible = points[points[..., 2] > 0]
+    _check_no_shares("points x, y", visible[:, :2], width, height)
+
+
+def _check_no_shares(
+    expected: str, coordinates: Float32s, width: int, height: int
+) -> None:
+    """Raises ImageError if coordinates, (n, 2 or 4), are all in [0, 1], and not all whole.
+
+    Nobody draws all boxes or points of a larger image into its first pixel.
     """
-    boxes = value.boxes
-    if min(width, height) < _LEAST_SIDE or not len(boxes):
+    if min(width, height) < _LEAST_SIDE or not len(coordinates):
         return
-    greatest = boxes.max()
-    is_share = boxes.min() >= 0 and 0 < greatest <= 1
-    fractions = boxes % 1
+    greatest = coordinates.max()
+    is_share = coordinates.min() >= 0 and 0 < greatest <= 1
+    fractions = coordinates % 1
     has_fractions = bool(fractions.any())
     if is_share and has_fractions:
-        numbers = ", ".join(str(number) for number in boxes[0])
+        numbers = ", ".join(str(number) for number in coordinates[0])
         raise ImageError(
-            f"expected boxes x0, y0, x1, y1 in pixels of an image of {width} x {height}, got shares of "
-            f"its sides, {numbers}; multiply x by its width, and y by its height"
+            f"expected {expected} in pixels of an image of {width} x {height}, got shares of its "
+            f"sides, {numbers}; multiply x by its width, and y by its height"
         )
 
 
@@ -203,6 +215,7 @@ def _parse_classes(value: Any) -> list[int] | list[str]:
         for name in entries:
             _check_utf8(name)
     else:
+        _check_no_flags(entries)
         entries = [_parse_int(entry) for entry in entries]
         for number in entries:
             if not 0 <= number < MAX_CLASSES:
@@ -215,6 +228,36 @@ def _parse_classes(value: Any) -> list[int] | list[str]:
     if isinstance(value, (set, frozenset)):
         entries.sort()
     return entries
+
+
+def is_zero_and_one(value: Any) -> bool:
+    """Whether a value of kind "classes" has the numbers 0 and 1, and no others."""
+    try:
+        return len(value) == 2 and sorted(int(entry) for entry in value) == [0, 1]
+    except (TypeError, ValueError):  # no list of numbers
+        return False
+
+
+def _check_no_flags(entries: list[Any]) -> None:
+    """Raises ImageError if entries are a zero or a one for each class.
+
+    Two whole numbers, 0 and 1, may be classes: `add` of a Writer looks at all samples.
+    """
+    if len(entries) < 2:
+        return
+    for entry in entries:
+        if getattr(entry, "ndim", 0) or entry not in (0, 1):
+            return
+    numbers = [float(entry) for entry in entries]
+    are_whole = all(hasattr(entry, "__index__") for entry in entries)
+    are_flags = any(isinstance(entry, (bool, np.bool_)) for entry in entries)
+    if are_whole and not are_flags and len(set(numbers)) == len(numbers):
+        return
+    classes = [number for number, flag in enumerate(numbers) if flag]
+    raise ImageError(
+        f"expected each class once, as a list of the numbers of the sample's classes, got "
+        f"{_shown(entries)}; if that is a zero or a one for each class, pass {_shown(classes)}"
+    )
 
 
 def _parse_text(value: object) -> str:

@@ -322,7 +322,9 @@ def open_newest(
     """
     if isinstance(destination, Path):
         read_info(destination)  # raises DatasetError before anything is written
-    with open_journal(destination, given, shared_spool=shared_spool) as journal:
+    with open_journal(
+        destination, given, shared_spool=shared_spool, is_growing=True
+    ) as journal:
         store = journal.store
         try:
             data = store.read(DATASET_FILE)

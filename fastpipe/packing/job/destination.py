@@ -40,13 +40,17 @@ def destination_of(dst: str | os.PathLike[str]) -> Place:
 
 @contextlib.contextmanager
 def open_journal(
-    destination: Place, options: PackOptions, *, shared_spool: bool = False
+    destination: Place,
+    options: PackOptions,
+    *,
+    shared_spool: bool = False,
+    is_growing: bool = False,
 ) -> Iterator[Journal]:
     """The journal of a pack into a folder or a URL, locked. PackError: the destination holds
     something else.
 
     With `shared_spool`, --spool is for the tasks of a cluster; else it is where the files of a
-    bucket are made.
+    bucket are made. With `is_growing` the destination should hold a dataset.
     """
     spool = None if shared_spool else options.spool
     if isinstance(spool, Url) or (spool is not None and isinstance(destination, Path)):
@@ -69,9 +73,15 @@ def open_journal(
         if info.get("format") != DATASET_FORMAT and journal.plan() is None:
             other_file = journal.store.find_other_file()
             if other_file is not None:
+                advice = "Choose a new or empty folder"
+                if is_growing:
+                    advice = (
+                        "Pass the dataset that is to grow or shrink, or pack one first: fastpipe pack "
+                        "SRC DST"
+                    )
                 raise PackError(
                     f"{destination} is not empty and holds no packed dataset: it has other files, "
-                    f"such as {other_file}. Choose a new or empty folder"
+                    f"such as {other_file}. {advice}"
                 )
         # Only the program with the lock may close the store, for that removes unfinished files.
         with journal:

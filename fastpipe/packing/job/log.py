@@ -39,7 +39,8 @@ def log_rejected(
     if not rejected:
         return
     first = [
-        in_one_line(f"{path}: {reason}") for path, reason in rejected[:_MAX_REJECTED]
+        in_one_line(f"{readable(path)}: {reason}")
+        for path, reason in rejected[:_MAX_REJECTED]
     ]
     if len(rejected) > _MAX_REJECTED:
         first.append(f"and {len(rejected) - _MAX_REJECTED:,} more")

@@ -198,8 +198,23 @@ def _image_from_array(pixels: NDArray[Any]) -> OpenedImage:
     if not has_shape or samples.dtype not in (np.uint8, np.uint16):
         raise ImageError(
             f"{_EXPECTED_IMAGE}; got an array of {pixels.shape} {pixels.dtype}"
+            f"{_advise_conversion(pixels)}"
         )
     return open_pixels(np.ascontiguousarray(samples))
+
+
+def _advise_conversion(pixels: NDArray[Any]) -> str:
+    """The end of a message about an array that is no image: how it becomes one, if that is known."""
+    conversion = "array"
+    is_planes = pixels.ndim == 3 and pixels.shape[0] <= 4 < pixels.shape[2]
+    if is_planes:
+        conversion += ".transpose(1, 2, 0)"
+    if pixels.dtype.kind == "f" and pixels.size:
+        is_unit = pixels.min() >= 0 and pixels.max() <= 1
+        if is_unit:
+            conversion = f"({conversion} * 255)"
+        conversion += ".round().astype(np.uint8)"
+    return "" if conversion == "array" else f". Pass {conversion}"
 
 
 def _mask_from_pil(image: Any) -> NDArray[Any]:
@@ -242,7 +257,7 @@ def _parse_label(label: object, classes: Mapping[str, int] | None) -> int:
         number = operator.index(label)  # type: ignore[arg-type]
     except TypeError:
         raise ImageError(
-            f"label: expected a number, a class name or None, got {type(label).__name__}"
+            f"label: expected a whole number, a class name or None, got {type(label).__name__}"
         ) from None
     # True and False are numbers in Python, but hardly meant as labels.
     if isinstance(label, bool) or not 0 <= number < class_count:

@@ -36,6 +36,7 @@ _FIELDS_OF_ENTRIES = {
     "keypoints": _FieldOfEntry("keypoints", "keypoints"),
     "caption": _FieldOfEntry("captions", "json"),
 }
+_ENTRY_OF_NAME = {field.name: entry for entry, field in _FIELDS_OF_ENTRIES.items()}
 _BOXES = FieldColumn("boxes", "bbox")
 _DEFAULT_FIELDS = (
     _BOXES,
@@ -52,11 +53,10 @@ def parse_fields(fields: Sequence[FieldColumn] | None) -> list[FieldColumn] | No
     """The fields that a user asks for, with entries as columns. None: all that the files have."""
     if fields is None:
         return None
-    entry_of_name = {field.name: entry for entry, field in _FIELDS_OF_ENTRIES.items()}
     requested: list[FieldColumn] = []
     for field in fields:
         # --field boxes means the entry bbox.
-        entry = entry_of_name.get(field.column, field.column)
+        entry = _ENTRY_OF_NAME.get(field.column, field.column)
         requested.append(field._replace(column=entry))
     return requested
 
@@ -92,6 +92,7 @@ def resolve_field(annotations: Annotations, field: FieldColumn) -> SourceField:
     # Without a bbox, boxes are put around the segmentations.
     is_derived = column == "bbox" and "segmentation" in annotations.entry_names
     if _entry_of(column) not in annotations.entry_names and not is_derived:
+        field.check_kind([*annotations.entry_names, *_ENTRY_OF_NAME, _INSTANCES])
         raise PackError(
             f"{field}: the annotations of {file} have {describe_columns(annotations.entry_names)}"
         )

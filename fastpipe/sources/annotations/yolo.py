@@ -181,6 +181,7 @@ def _choose_fields(
     for wish in wishes:
         field = known.get(wish.column)
         if field is None:
+            wish.check_kind(known)
             raise PackError(f"{wish}: label files of YOLO have {', '.join(known)}")
         if wish.kind not in (None, field.kind):
             raise PackError(f"{wish}: expected the kind {field.kind}, or none")

@@ -60,6 +60,9 @@ def take_sidecars(
         field = _field_of(column)
         files = _files_beside(paths, f".{field.column}")
         if not files:
+            ending = field.column.rpartition(":")[0]
+            if _files_beside(paths, f".{ending}"):
+                column.check_kind([ending])
             raise PackError(
                 f"{column}: no image in {readable(str(root))} has a file beside it that is called like "
                 f"it and ends in .{field.column}; expected, for an image a.jpg, a.{field.column}"

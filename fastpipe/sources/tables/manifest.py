@@ -44,8 +44,10 @@ from fastpipe.sources.tables.run_order import settle_run_order
 from fastpipe.sources.tables.split_column import (
     ALL,
     SplitColumn,
+    describe_other_values,
     find_split_column,
     find_split_folders,
+    find_value_as_split,
 )
 from fastpipe.sources.tables.table_boxes import BOXES, find_box_columns
 from fastpipe.sources.tables.table_colours import settle_colours
@@ -111,6 +113,10 @@ def list_manifest(
     assumed += assumed_of_lists
     if columns.image and not has_splits:
         split = _find_split_of_paths(manifest, columns.image, is_alone)
+        if split is not None and options.fields is None:
+            # A column of splits is no field; one of paths is none already.
+            fields = [field for field in columns.fields if field.column != split.column]
+            columns = columns._replace(fields=tuple(fields))
 
     if options.first_label is not None:
         _check_first_label(manifest, columns.label, has_boxes=boxes is not None)
@@ -256,6 +262,13 @@ def _find_split_of_paths(
     folders = manifest.folders.get(image_column, ())
     split = find_split_folders(image_column, folders, options, manifest.table)
     if split is None and is_alone and options.split is not None:
+        split = find_value_as_split(manifest.summaries, options.split)
+    if split is None and is_alone and options.split is not None:
+        other_values = describe_other_values(manifest.summaries, options.split)
+        if other_values:
+            raise PackError(
+                f"{manifest.table} has no such split: {other_values}", option="split"
+            )
         raise PackError(
             f"single files have no such option, and {manifest.table} is one without a column of "
             "splits; leave it out",

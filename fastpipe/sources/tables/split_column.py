@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError, first_names, readable
 from fastpipe.sources.folders.splits import (
     count_shared,
     describe_splits,
@@ -65,6 +65,7 @@ _FLAG_COLUMNS = {
     "is_train": ("train", "valid"),
     "is_training": ("train", "valid"),
 }
+_MAX_VALUES_SHOWN = 5
 _YES = frozenset(("true", "1", "1.0"))
 _NO = frozenset(("false", "0", "0.0"))
 
@@ -117,6 +118,33 @@ def find_split_column(
             place = f"column {readable(column)!r}"
             return _choose_split(split, options, table, place)
     return None
+
+
+def find_value_as_split(
+    summaries: Mapping[str, ColumnSummary], split: str
+) -> SplitColumn | None:
+    """Finds the split among the values of a column that is called like one of splits.
+
+    For a table in which nothing else says splits: the values may be any texts, such as A and B.
+    """
+    for column, values in summaries.items():
+        names = {value.lower(): value for value in sorted(values.texts)}
+        chosen = find_split(split, names.values())
+        if chosen is not None and _is_called_split(column):
+            return SplitColumn(column, names, chosen)
+    return None
+
+
+def describe_other_values(summaries: Mapping[str, ColumnSummary], split: str) -> str:
+    """What columns that are called like those of splits have in place of a split; "" without any."""
+    columns = []
+    for column, values in summaries.items():
+        if _is_called_split(column) and values.texts:
+            shown = first_names(sorted(values.texts), _MAX_VALUES_SHOWN)
+            columns.append(
+                f"its column {readable(column)!r} has {shown}, and not {readable(split)!r}"
+            )
+    return "; ".join(columns)
 
 
 def find_split_folders(
@@ -178,12 +206,20 @@ def has_splits(column: str, values: Collection[str]) -> bool:
     return bool(_splits_of_values(column, values))
 
 
+def _is_called_split(column: str) -> bool:
+    return _plain_name(column) in SPLIT_COLUMNS
+
+
+def _plain_name(column: str) -> str:
+    return re.sub(r"[ -]+", "_", column.strip().lower())
+
+
 def _splits_of_values(column: str, values: Collection[str]) -> dict[str, str]:
     """The values of a column, in small letters, and the splits that they name.
 
     Empty if the column is not one of splits.
     """
-    name = re.sub(r"[ -]+", "_", column.strip().lower())
+    name = _plain_name(column)
     splits = {value.lower(): value for value in sorted(values)}
     if not splits:
         return {}

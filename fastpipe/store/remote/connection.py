@@ -53,6 +53,25 @@ _AWS_VARIABLES = (
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
+# Variables of the environment that obstore puts into the header of each request to S3.
+_AWS_HEADER_VARIABLES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+)
+# HTTP has no other characters in headers, and obstore panics at each request.
+_NOT_IN_HEADERS = re.compile(r"[^\x20-\x7e]")
+# Options of s3fs -> what obstore calls them.
+_INSTEAD_OF_S3FS = {
+    "key": '"access_key_id": "..."',
+    "secret": '"secret_access_key": "..."',
+    "anon": '"skip_signature": True',
+    "client_kwargs": '"endpoint": "https://...", "region": "..."',
+    "requester_pays": '"request_payer": True',
+}
 # Options by which a user says who they are.
 _IDENTITY_OPTIONS = ("skip_signature", "credential_provider")
 
@@ -98,6 +117,17 @@ def _open_store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> A
                 f"storage_options: {name} is an option of the HTTP client; pass "
                 f'{{"client_options": {{"{name}": {value!r}}}}}'
             )
+        if url.scheme == "s3" and name in _INSTEAD_OF_S3FS:
+            raise ConfigError(
+                f"storage_options: {name} is an option of s3fs; obstore, which fastpipe uses, calls it "
+                f"otherwise: {{{_INSTEAD_OF_S3FS[name]}}}"
+            )
+    # Other clouds have keys of several lines.
+    if url.scheme == "s3":
+        for name, value in config.items():
+            _check_header_value(f"storage_options: {name}", value)
+        for name in _AWS_HEADER_VARIABLES:
+            _check_header_value(name, os.environ.get(name))
     # Objects counts and makes all tries. Only the parts of an upload are tried again by obstore,
     # because otherwise all parts would be sent again.
     retry: dict[str, Any] = {"max_retries": 0, "retry_timeout": timedelta(0)}
@@ -125,6 +155,27 @@ def _open_store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> A
             f"{failure_of(problem).words.rstrip('.')}; pass them as obstore's stores name them: "
             "https://developmentseed.org/obstore/latest/api/store/aws/"
         ) from problem
+
+
+def _check_header_value(name: str, value: object) -> None:
+    """Raises ConfigError if a credential has a character that no header can have, without the value.
+
+    A variable that a shell or an editor of Windows has set often ends in a carriage return.
+    """
+    if not isinstance(value, str):
+        return
+    match = _NOT_IN_HEADERS.search(value)
+    if match is None:
+        return
+    kind = "a control character"
+    if ord(match[0]) > 0x7E:
+        kind = "a character that is not ASCII"
+    place = f"at position {match.start()}"
+    if not _NOT_IN_HEADERS.sub("", value[match.start() :]).strip():
+        place = "at its end"
+    raise ConfigError(
+        f"{name} has {kind} ({match[0]!a}) {place}; set it again without that"
+    )
 
 
 def _client_options(options: RemoteOptions, *, uploads: bool) -> dict[str, Any]:

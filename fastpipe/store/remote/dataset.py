@@ -6,6 +6,7 @@ Its small files are fetched at once, its shards when they are needed.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import uuid
 import weakref
@@ -47,6 +48,7 @@ from fastpipe.store.remote.reader import Reader
 from fastpipe.store.remote.requests import request_thread
 from fastpipe.store.remote.retry import ATTEMPTS
 
+_NAMES_OF_TARS = re.compile(r"[{}*]|\.tar(\.gz)?$")
 _GZIP = b"\x1f\x8b"
 
 
@@ -190,16 +192,30 @@ class RemoteIndex(PackedIndex):
         except DatasetError as problem:
             if not isinstance(problem.__cause__, FileNotFoundError):
                 raise
-            raise DatasetError(
-                f"{self.url} holds no packed dataset: expected {DATASET_FILE} there, got HTTP 404. "
-                "Check the URL: it is that of the folder which `fastpipe pack` wrote. "
-                f"{DATASET_FILE} has to be uploaded last"
-            ) from problem
+            raise DatasetError(self._describe_missing(problem.__cause__)) from problem
         data = bytes(answer.data)
         if info is None:
             # The bytes stay wrong: this raises the error.
             info = _checked(str(self.url / name), data)
         return data, info
+
+    def _describe_missing(self, answer: BaseException) -> str:
+        """The message if there is no dataset.json. `answer` is the error with the server's answer."""
+        if "NoSuchBucket" in str(answer):
+            return (
+                f"{self.url}: there is no such bucket (HTTP 404, NoSuchBucket). Check its name in the "
+                "URL, and the endpoint and the region"
+            )
+        text = f"{self.url} holds no packed dataset: expected {DATASET_FILE} there, got HTTP 404. "
+        if _NAMES_OF_TARS.search(self.url):
+            return text + (
+                "A URL names the folder of a packed dataset, with no tars and no braces: pass the "
+                "folder that `fastpipe pack` wrote"
+            )
+        return text + (
+            "Check the URL: it is that of the folder which `fastpipe pack` wrote. "
+            f"{DATASET_FILE} has to be uploaded last"
+        )
 
     def _bring(
         self, name: str, expected: str | None, data: bytes | None = None
@@ -228,7 +244,16 @@ class RemoteIndex(PackedIndex):
                 )
                 if data is None:
                     pieces = self._objects.fetch_pieces(name)
-                digest = _write_pieces(partial, pieces)
+                try:
+                    digest = _write_pieces(partial, pieces)
+                except DatasetError as problem:
+                    if not isinstance(problem.__cause__, FileNotFoundError):
+                        raise
+                    raise DatasetError(
+                        f"{self.url} has {DATASET_FILE}, but {name} is missing (HTTP 404): the upload "
+                        "of the dataset is incomplete. Upload all its files again, and "
+                        f"{DATASET_FILE} last"
+                    ) from problem
                 if expected in (None, digest):
                     os.replace(partial, file)
                     return

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from fastpipe.dataset.format.folder import Url, scheme_of
+from fastpipe.dataset.format.folder import Url, check_local, scheme_of
 from fastpipe.errors import ConfigError, nearest_name, positive, size_bytes
 from fastpipe.machine.cache_folder import cache_folder
 
@@ -143,6 +143,7 @@ def remote_options(
             "{'skip_signature': True} or {'region': 'eu-west-1'}, got "
             f"{type(storage_options).__name__}"
         )
+    check_local("cache_dir", cache_dir, "folder")
     if cache_dir is None:
         folder = RemoteOptions().cache_dir
     elif isinstance(cache_dir, (str, os.PathLike)) and cache_dir != "":

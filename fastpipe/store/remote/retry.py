@@ -52,6 +52,10 @@ REMEDIES = {
         "Check the URL; it is that of the folder which has dataset.json in it",
         "Check the URL",
     ),
+    "bucket": Remedy(
+        1,
+        "There is no such bucket: check its name in the URL, and the endpoint and the region",
+    ),
     "overloaded": Remedy(
         None,
         "The server is overloaded: train later, or with fewer ranks, or copy the dataset",
@@ -175,6 +179,8 @@ def _failure_of_status(status: int, reason: str, text: str) -> Failure:
     expired = r"expired|InvalidToken|RequestTimeTooSkewed"
     if status == 400 and re.search(expired, text, re.IGNORECASE):
         return Failure("denied", message, status)
+    if status == 404 and "NoSuchBucket" in text:
+        return Failure("bucket", message, status)
     other = "refused" if status >= 400 else "network"
     kind = _KIND_OF_STATUS.get(status, other)
     return Failure(kind, message, status)

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from fastpipe.dataset.format.folder import Place, Url
+from fastpipe.dataset.format.folder import Place, Url, check_local
 from fastpipe.errors import ConfigError, FastpipeError, closed_folder, readable
 from fastpipe.store.remote.options import place_of
 from fastpipe.tools.cli.interrupts import raise_at_ctrl_c
@@ -97,6 +97,7 @@ def print_problem(text: str, style: str = "yellow") -> None:
 
 def check_new(file: Path, *, overwrite: bool) -> None:
     """Refuses to write over a file that is no earlier sheet, before the work begins."""
+    check_local(str(file), file, "file")
     if not overwrite and not may_replace(file):
         raise ConfigError(
             f"{file} exists, and fastpipe did not draw it; pass another name, or --overwrite to "

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fastpipe.dataset.format.folder import check_local
 from fastpipe.errors import ConfigError, format_count, whole
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.packing.job.threads import pack
@@ -47,6 +48,7 @@ def demo(
 
     with exit_codes():
         whole("--photos", photos, least=1, most=1_000_000)
+        check_local("DIR", folder, "folder")
         _check_own_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
         source = folder / "photos"

@@ -162,6 +162,8 @@ def remove(
         grown = run_remove(
             dst, keys=key_lines, classes=classes or None, where=where or None
         )
+        if key_lines == [] and not as_json:
+            err.print(f"--keys {keys}: the file names no key, so nothing is removed")
         _print_grown(grown, dst, as_json=as_json)
 
 

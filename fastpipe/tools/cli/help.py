@@ -60,8 +60,17 @@ class PlainCommand(TyperCommand):
         return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        # Too many arguments are refused here, and not by click, which would list all of them.
+        ctx.allow_extra_args = True
         try:
-            return super().parse_args(ctx, args)
+            extra = super().parse_args(ctx, args)
+            if extra:
+                names = "argument" if len(extra) == 1 else f"{len(extra):,} arguments"
+                ctx.fail(
+                    f"Got {names} too many, {extra[0]!r}. The shell makes many arguments of a pattern "
+                    "such as photos/*/*.jpg: pass the folder"
+                )
+            return extra
         except Exception as error:
             # The error of an unknown option. Its class is click's or, in other versions of typer,
             # typer's own. Both propose all names that look a little like it.

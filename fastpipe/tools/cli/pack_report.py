@@ -147,8 +147,14 @@ def pack_table(
     num_unlabelled = num_samples - sum(info["class_counts"])
     if num_unlabelled:
         text = f"{format_count(num_unlabelled, 'sample')}, with label -1"
-        if fields_with_classes:
-            text += f"; their classes are in {', '.join(fields_with_classes)}"
+        # Of a source whose annotations are all rejected, no box is left that has a class.
+        names_with_values = []
+        for name in fields_with_classes:
+            box_counts_of_field = (boxes or {}).get(name)
+            if box_counts_of_field is None or box_counts_of_field.boxes:
+                names_with_values.append(name)
+        if names_with_values:
+            text += f"; their classes are in {', '.join(names_with_values)}"
         elif is_folder and not classes and not fields:
             text += "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
         table.add_row("no label", text)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fastpipe.arguments import refusing_unknown
 from fastpipe.arrays import Int64s, Uint8s
 from fastpipe.dataset.format.fields import Field
+from fastpipe.dataset.format.folder import check_local
 from fastpipe.device.augment import Augment
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
@@ -99,6 +100,7 @@ def preview(
             f"preview: expected a loader, got {type(loader).__name__}; make one with "
             "fastpipe.loader(data, augment=...)"
         )
+    check_local("preview", out, "file")
     if not flag("overwrite", overwrite) and not may_replace(out):
         raise ConfigError(
             f"preview: {os.fspath(out)} exists, and fastpipe did not draw it; pass overwrite=True "

@@ -35,7 +35,7 @@ SHAPES: dict[str, tuple[str, int]] = {
     "the iterator alone": ("batches = iter(make()); next(batches)", 0),
     "batches alone": ("kept = [images for images, _ in make()]", 0),
     "a cycle": (
-        "loader = make(); loader.ring = [loader, iter(loader)]; next(loader.ring[1]); del loader",
+        "loader = make(); loader._ring = [loader, iter(loader)]; next(loader._ring[1]); del loader",
         0,
     ),
     "a module's attribute": (

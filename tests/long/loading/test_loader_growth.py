@@ -38,7 +38,7 @@ def test_made_broken_out_of_and_deleted(many_shards: Path, tried: Tried) -> None
         if number % 3 == 0:
             loader.close()
         elif number % 3 == 1:
-            loader.itself = loader, batches
+            loader._itself = loader, batches
         del loader, batches
         return kept
 

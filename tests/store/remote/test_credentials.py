@@ -15,8 +15,9 @@ from support.remote.cases import digests
 from support.remote.range_server import Fault, RangeServer, Request
 
 from fastpipe.dataset.format.folder import Url
-from fastpipe.errors import DatasetError
-from fastpipe.store.remote.connection import lacks_credentials
+from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.store.remote.connection import Connection, lacks_credentials
+from fastpipe.store.remote.options import RemoteOptions
 
 Loaders = Callable[..., Any]
 Expected = Callable[..., list[str]]
@@ -162,3 +163,52 @@ def test_where_credentials_are_looked_for(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws" / "credentials").touch()
     assert not lacks_credentials(url, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("AWS_ACCESS_KEY_ID", "AKIA\r", r"has a control character \('\\r'\) at its end"),
+        ("AWS_SECRET_ACCESS_KEY", "abc\r\n", r"has a control character \('\\r'\) at its end"),
+        ("AWS_SESSION_TOKEN", "a\tbc", r"has a control character \('\\t'\) at position 1"),
+        ("AWS_SESSION_TOKEN", "abc\u200b", r"has a character that is not ASCII .* at its end"),
+    ],
+)
+def test_a_credential_that_no_header_can_have(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    Connection(Url("s3://bucket/data"), RemoteOptions())
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=f"^{name} {words}; set it again") as refused:
+        Connection(Url("s3://bucket/data"), RemoteOptions())
+    assert value.strip() not in str(refused.value)
+    monkeypatch.delenv(name)
+    option = name.lower().removeprefix("aws_")
+    options = RemoteOptions(storage={option: value})
+    with pytest.raises(ConfigError, match=f"storage_options: {option} {words}"):
+        Connection(Url("s3://bucket/data"), options)
+
+
+def test_keys_of_other_clouds_have_several_lines() -> None:
+    account = '{"private_key": "-----BEGIN PRIVATE KEY-----\\nkey",\n "client_email": "a@b.c"}'
+    options = RemoteOptions(storage={"service_account_key": account})
+    with pytest.raises(ConfigError) as refused:  # it is no real key
+        Connection(Url("gs://bucket/data"), options)
+    assert "control character" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("key", "access_key_id"),
+        ("secret", "secret_access_key"),
+        ("client_kwargs", "endpoint"),
+        ("anon", "skip_signature"),
+    ],
+)
+def test_options_of_s3fs(name: str, instead: str) -> None:
+    options = RemoteOptions(storage={name: "value"})
+    with pytest.raises(ConfigError, match=f"{name} is an option of s3fs.*{instead}"):
+        Connection(Url("s3://bucket/data"), options)

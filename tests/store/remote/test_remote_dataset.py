@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.programs.warm import run_script
 from support.remote.cases import digests
-from support.remote.range_server import RangeServer
+from support.remote.range_server import Fault, RangeServer
 
 import fastpipe
 from fastpipe.dataset.format.description import fingerprint, with_self_checksum
@@ -135,3 +135,16 @@ def test_pickled(remote_packed: Path, range_server: RangeServer, tmp_path: Path)
     )
     again = pickle.loads(pickle.dumps(dataset))  # noqa: S301
     assert torch.equal(again[3][0], fastpipe.open(remote_packed)[3][0])
+
+
+def test_an_upload_without_its_index(range_server: RangeServer, tmp_path: Path) -> None:
+    range_server.fault = lambda asked: Fault(status=404) if asked.path == "index.npy" else None
+    words = r"has dataset.json, but index.npy is missing \(HTTP 404\): the upload .* is incomplete"
+    with pytest.raises(DatasetError, match=words):
+        fastpipe.open(range_server.url, cache_dir=tmp_path)
+
+
+def test_tars_and_braces_by_url(range_server: RangeServer, tmp_path: Path) -> None:
+    for name in ("shard-000000.tar", "shard-{000000..000003}.tar"):
+        with pytest.raises(DatasetError, match="no tars and no braces: pass the folder"):
+            fastpipe.open(f"{range_server.url}/{name}", cache_dir=tmp_path)

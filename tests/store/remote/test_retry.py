@@ -38,7 +38,7 @@ def test_errors_of_s3(bucket: Bucket) -> None:
     there = store()
     obstore.put(there, "a", b"0123456789")
     assert failure(lambda: obstore.get(there, "none")) == ("missing", "HTTP 404 Not Found", 404)
-    assert failure(lambda: obstore.get(store("no-such-bucket"), "a")).kind == "missing"
+    assert failure(lambda: obstore.get(store("no-such-bucket"), "a")).kind == "bucket"
     assert (
         failure(lambda: obstore.get(there, "a", options={"if_match": "another"})).kind == "replaced"
     )

@@ -335,3 +335,46 @@ def test_verdicts_have_colours_in_a_terminal(
     assert fp("verify", packed).exit_code == 0
     assert "sound: " in screen.getvalue()
     assert "\x1b[3" not in screen.getvalue()
+
+
+@pytest.mark.parametrize("command", ["preview", "inspect", "demo"])
+def test_a_url_in_place_of_a_file_of_this_machine(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments: dict[str, list[object]] = {
+        "preview": [packed, "--out", "s3://bucket/sheet.png"],
+        "inspect": [packed, "--sheet", "s3://bucket/sheet.png"],
+        "demo": ["s3://bucket/sheet.png"],
+    }
+    words = "of this machine, got the URL s3://bucket/sheet.png; pass a path"
+    assert words in failed(2, command, *arguments[command])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_url_in_place_of_a_folder_of_this_machine(packed: Path) -> None:
+    words = "expected a folder of this machine, got the URL s3://bucket/cache"
+    with pytest.raises(fastpipe.ConfigError, match=f"cache_dir: {words}"):
+        fastpipe.open("s3://bucket/data", cache_dir="s3://bucket/cache")
+    data = fastpipe.open(packed)
+    data = data.with_column("score", [0.5] * len(data))
+    with pytest.raises(fastpipe.ConfigError, match=f"save_columns: {words}"):
+        data.save_columns("s3://bucket/cache")
+
+
+def test_a_pattern_that_the_shell_has_expanded(source: Path, tmp_path: Path) -> None:
+    photos = [tmp_path / f"{number}.jpg" for number in range(200)]
+    text = failed(2, "pack", *photos, tmp_path / "packed")
+    assert "Got 199 arguments too many" in text
+    assert "pass the folder" in text
+    assert "77.jpg" not in text
+
+
+def test_a_list_of_names_in_place_of_a_file_of_classes(source: Path, tmp_path: Path) -> None:
+    text = failed(2, "pack", source, tmp_path / "packed", "--classes-from", "ant,bee")
+    assert "write a text file with one on each line, or in Python ['ant', 'bee']" in text
+
+
+def test_a_pipe_of_webdataset() -> None:
+    with pytest.raises(fastpipe.ConfigError, match="pipe: are not run; pass the URL"):
+        fastpipe.open("pipe:aws s3 cp s3://bucket/shard-{000000..000003}.tar -")
