@@ -16,7 +16,7 @@ from typing import Any
 from fastpipe.dataset.format.fields import CLASS_KINDS
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import ImageError, PackError, first_names, readable
-from fastpipe.sources.folders.split_classes import are_own_numbers
+from fastpipe.sources.folders.split_classes import are_own_numbers, join_classes
 from fastpipe.sources.listing import Assumption, Listing, SourceField, relabel_sources
 
 _OPTION = "--classes-from"
@@ -91,27 +91,39 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
 
 
 def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
-    """The listing of one split, with the classes of its fields numbered as in all splits."""
-    # The name of a field -> the names of its classes in all splits.
-    all_names = {}
-    for field in listing.fields:
-        if field.names:
-            all_names[field.name] = set(field.names)
-    for other in others:
-        for field in other.fields:
-            if field.name in all_names:
-                all_names[field.name].update(field.names)
+    """The listing of one split, with the classes of its fields numbered as in all splits.
 
+    `others` may have the listing itself among them.
+    """
+    # The name of a field -> the names of its classes in each of the splits.
+    lists_of_field: dict[str, list[Sequence[str]]] = {}
+    for split_listing in (listing, *others):
+        for field in split_listing.fields:
+            lists_of_field.setdefault(field.name, []).append(field.names)
+
+    for field in listing.fields:
+        if not field.names or field.kind not in CLASS_KINDS:
+            continue
+        name_lists = lists_of_field[field.name]
+        # Numbers without a name, but for a mask's background, show that the source itself gives the
+        # numbers.
+        has_gaps = any("" in names_of_split[1:] for names_of_split in name_lists)
+        if not has_gaps:
+            names = join_classes(name_lists)
+            listing = with_names_of_field(listing, field.name, names)
+    return listing
+
+
+def with_names_of_field(
+    listing: Listing, field_name: str, names: Sequence[str]
+) -> Listing:
+    """The listing with these names of the classes of a field, which have all of its own among them."""
+    numbers = {name: number for number, name in enumerate(names)}
     fields = []
     for field in listing.fields:
-        # Where names are not sorted, the source gives their numbers itself.
-        is_sorted = field.names == tuple(sorted(field.names))
-        if field.names and is_sorted and field.kind in CLASS_KINDS:
-            names = sorted(all_names[field.name])
-            numbers = {name: number for number, name in enumerate(names)}
+        if field.name == field_name and list(field.names) != list(names):
             new_numbers = [numbers[name] for name in field.names]
-            if names != list(field.names):
-                field = _renumber_field(field, names, new_numbers)
+            field = _renumber_field(field, names, new_numbers)
         fields.append(field)
     return replace(listing, fields=tuple(fields))
 
@@ -308,7 +320,13 @@ def _renumber_field(
             if number != NO_LABEL:
                 number = numbers[number]
             new_numbers.append(number)
-    return field._replace(names=tuple(names), numbers=tuple(new_numbers))
+    # The values of "classes" that are names need no numbers of the source.
+    source_names = field.source_names
+    if field.kind != "classes":
+        source_names = source_names or field.names
+    return field._replace(
+        names=tuple(names), numbers=tuple(new_numbers), source_names=source_names
+    )
 
 
 def _number_classes(

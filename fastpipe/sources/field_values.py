@@ -54,7 +54,7 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     if kind == "floats" and isinstance(value, (int, float)):
         return [value]
     if kind == "classes" and field.names and isinstance(value, list):
-        return [name_of_class(number, field) for number in value]
+        return [_class_in_list(entry, field) for entry in value]
     if kind == "boxes":
         lists = read_box_lists(value)
         if lists is not None:
@@ -62,13 +62,25 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     return value
 
 
-def name_of_class(number: object, field: SourceField) -> str:
-    """The name of the class with this number. ImageError: the field has no such class."""
-    if not isinstance(number, int) or not 0 <= number < len(field.names):
+def name_of_class(number: object, names: Sequence[str]) -> str:
+    """The name of the class with this number. ImageError: there is no such class."""
+    if not isinstance(number, int) or not 0 <= number < len(names):
         raise ImageError(
-            f"expected class numbers of 0 to {len(field.names) - 1:,}, got {number!s:.40}"
+            f"expected class numbers of 0 to {len(names) - 1:,}, got {number!s:.40}"
         )
-    return field.names[number]
+    return names[number]
+
+
+def _class_in_list(entry: object, field: SourceField) -> str:
+    """The name of a class in a list. ImageError: it is no class of the field."""
+    if field.source_names:
+        return name_of_class(entry, field.source_names)
+    # A number would be no position in names that were sorted.
+    if not isinstance(entry, str):
+        raise ImageError(
+            f"expected names of classes, as in other rows; got {entry!s:.40}"
+        )
+    return entry
 
 
 def _read_flags(values: Sequence[Any], field: SourceField) -> list[str]:

@@ -12,12 +12,17 @@ from pathlib import Path
 
 from fastpipe.errors import PackError, did_you_mean_path, readable
 from fastpipe.sources.annotations.annotations_above import find_annotations_above
+from fastpipe.sources.annotations.coco import CATEGORIES, list_category_names
 from fastpipe.sources.annotations.coco_folders import find_coco_files
 from fastpipe.sources.annotations.coco_splits import (
-    check_same_categories,
     find_coco_files_beside,
+    read_all_categories,
 )
-from fastpipe.sources.class_names import with_given_classes, with_names_of_all
+from fastpipe.sources.class_names import (
+    with_given_classes,
+    with_names_of_all,
+    with_names_of_field,
+)
 from fastpipe.sources.file_formats import MANIFESTS
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.class_folders import ClassFolders, find_class_folders
@@ -122,9 +127,10 @@ def list_sources(
         for split, other in other_folders.items()
         if other.format == source.format
     }
+    coco_categories: dict[int, str] = {}
     if source.format == "coco" and options.classes is None and not is_pattern:
         # A model that is trained on one split would be scored wrong on another.
-        check_same_categories(
+        coco_categories = read_all_categories(
             source.files, _coco_files_of_other_splits(source, same_format.values())
         )
 
@@ -134,6 +140,9 @@ def list_sources(
     if options.classes is None:
         other_formats = _splits_of_other_formats(source, other_folders)
         listing = add_assumptions(listing, other_formats)
+    if coco_categories and listing.kinds.get(CATEGORIES) == "classes":
+        names = list_category_names(coco_categories)
+        listing = with_names_of_field(listing, CATEGORIES, names)
     if not _has_final_classes(source, options):
         others = _other_splits(source) | same_format
         listing = _with_classes_of_all_splits(listing, source, others, options)
@@ -238,7 +247,7 @@ def _recognise_other_folders(
         try:
             others[split] = recognise_folder(folder, options)
         except PackError:
-            # The categories of COCO's splits are compared, see `check_same_categories`.
+            # The categories of COCO's splits are compared, see `read_all_categories`.
             if source.format == "coco" or not has_final_classes:
                 raise
             # The user has not asked for this split.

@@ -99,8 +99,8 @@ class SourceField(NamedTuple):
         name: of the field.
         kind: of its values.
         in_note: its value is an entry of a member in JSON, under its name; else it is the member.
-        names: of its classes, which are numbers in the source; of "boxes" and "mask" by label; of
-            "keypoints" the names of the points.
+        names: of its classes; of "boxes" and "mask" by label; of "keypoints" the names of the
+            points.
         flip_pairs: points of "keypoints" that change places in a mirrored image.
         column: where its value is: a column, an entry of annotations, or the ending of members.
         numbers: with given classes, the number of each class of the source; -1: it has none. Then
@@ -114,6 +114,8 @@ class SourceField(NamedTuple):
         is_per_box: its value is a list with an entry for each box of the sample.
         are_shares: of boxes in an object: their numbers are shares of the image's size.
         has_object_numbers: of masks: pixels have the number of their object, not of its class.
+        source_names: the classes as the source numbers them: of "classes" whose values are numbers,
+            as those of a ClassLabel; of other kinds if `numbers` gives them others. Else ().
     """
 
     name: str
@@ -131,6 +133,7 @@ class SourceField(NamedTuple):
     is_per_box: bool = False
     has_object_numbers: bool = False
     are_shares: bool = False
+    source_names: tuple[str, ...] = ()
 
 
 class Assumption(NamedTuple):

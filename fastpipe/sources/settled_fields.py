@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from fastpipe.sources.annotations.detections import (
     BoxObjects,
@@ -12,13 +12,13 @@ from fastpipe.sources.annotations.detections import (
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.tables.class_columns import settle_classes
+from fastpipe.sources.tables.class_columns import ClassTexts, settle_classes
 from fastpipe.sources.tables.table_boxes import no_boxes
 
 
 def settle_fields(
     columns: ColumnChoice,
-    texts: Mapping[str, Collection[str]],
+    texts: Mapping[str, ClassTexts],
     detections: Mapping[str, BoxObjects],
     options: SourceOptions,
     table: str,
@@ -26,7 +26,7 @@ def settle_fields(
     """Adds the names of their classes to the fields of classes and of boxes.
 
     Args:
-        texts: a column -> all different texts in it.
+        texts: a column -> the texts in it.
         detections: a column whose values are objects with boxes -> what these are.
         table: the name of the table, for errors.
 

@@ -131,11 +131,19 @@ def test_a_text_as_its_field_takes_it() -> None:
 
 
 def test_numbers_of_classes_become_their_names() -> None:
-    field = SourceField("a", "classes", names=("ant", "bee"))
+    names = ("ant", "bee")
+    field = SourceField("a", "classes", names=names, source_names=names)
     assert field_value([1, 0], field) == ["bee", "ant"]
     for wrong in (2, -1, "ant"):
         with pytest.raises(ImageError, match=f"expected class numbers of 0 to 1, got {wrong}"):
             field_value([wrong], field)
+
+
+def test_names_of_classes_are_no_positions() -> None:
+    field = SourceField("a", "classes", names=("ant", "bee"))
+    assert field_value(["bee"], field) == ["bee"]
+    with pytest.raises(ImageError, match="expected names of classes, as in other rows; got 1"):
+        field_value([1], field)
 
 
 def test_corners_of_boxes() -> None:

@@ -127,7 +127,7 @@ def _read_part(
     )
     if field.names and field.kind == "classes" and isinstance(value, list):
         value = [
-            entry if isinstance(entry, str) else name_of_class(entry, field)
+            entry if isinstance(entry, str) else name_of_class(entry, field.names)
             for entry in value
         ]
     return parse_value(field.kind, value)

@@ -5,7 +5,7 @@ Format: https://cocodataset.org/#format-data
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,8 @@ from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row
 
+# The field of the classes of whole images.
+CATEGORIES = "categories"
 # COCO has a file of each of these for a split.
 _TASKS = ("instances", "person_keypoints", "captions")
 
@@ -49,6 +51,14 @@ def group_coco_files(
     return dict(sorted(files.items()))
 
 
+def list_category_names(categories: Mapping[int, str]) -> tuple[str, ...]:
+    """The names of categories in the order of their ids, without gaps, each once."""
+    names: dict[str, None] = {}  # in place of a set, as it keeps the order
+    for number in sorted(categories):
+        names[categories[number]] = None
+    return tuple(names)
+
+
 def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
     """Lists the images of files about the same images, in no order.
 
@@ -65,7 +75,11 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
     if options.fields is None and annotations.have_only_classes():
         # The classes are those of whole images.
         if annotations.has_several_of_an_image():
-            fields.append(SourceField("categories", "classes", column="category_id"))
+            names = list_category_names(annotations.categories)
+            field = SourceField(
+                CATEGORIES, "classes", names=names, column="category_id"
+            )
+            fields.append(field)
         else:
             classes = annotations.category_names
 

@@ -1,4 +1,4 @@
-"""The categories of all COCO splits -> an error where one number means two classes.
+"""The categories of all COCO splits, or an error where one number means two classes.
 
 A class of COCO has the number of its category's id, and each file has its own list of categories.
 Exports of the same categories agree; where they do not, a model that was trained on one split would
@@ -24,29 +24,37 @@ from fastpipe.sources.json_stream import object_entries
 _PART_BYTES = 1 << 20
 _CATEGORIES = re.compile(rb'"categories"\s*:\s*(?=\[)')
 
-Categories = dict[Any, str]  # id -> name
+Categories = dict[int, str]  # id -> name
 
 
-def check_same_categories(
+def read_all_categories(
     ours: Sequence[SourcePath], others: Iterable[SourcePath]
-) -> None:
-    """Raises PackError if files of other splits number a class otherwise.
+) -> Categories:
+    """The categories of the files of a split, and of those of other splits.
 
     Files of captions have no categories.
+
+    Raises:
+        PackError: files of other splits number a class otherwise.
     """
     known: Categories = {}
     for path in ours:
         known.update(_read_categories(path))
+    all_categories = dict(known)
     for other in others:
         if other in ours or not known:
             continue
-        problem = _describe_difference(known, _read_categories(other))
+        categories = _read_categories(other)
+        for number, name in categories.items():
+            all_categories.setdefault(number, name)
+        problem = _describe_difference(known, categories)
         if problem is not None:
             raise PackError(
                 f"{readable(str(ours[0]))} and {readable(str(other))} number their classes "
                 f"differently: {problem}. Give all splits the numbers of one: --classes-from FILE "
                 "with that of the training, or with a name on each line"
             )
+    return all_categories
 
 
 def find_coco_files_beside(path: SourcePath) -> list[SourcePath]:
@@ -80,7 +88,7 @@ def _read_categories(path: SourcePath) -> Categories:
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             continue
         number = parse_id(entry.get("id"))
-        if number is not None:
+        if isinstance(number, int):
             categories[number] = entry["name"]
     return categories
 
@@ -117,7 +125,7 @@ def _find_categories(data: bytes) -> list[Any] | None:
 
 
 def _describe_difference(
-    ours: Mapping[Any, str], theirs: Mapping[Any, str]
+    ours: Mapping[int, str], theirs: Mapping[int, str]
 ) -> str | None:
     """The first class with two numbers, or number with two classes; None if there is none."""
     numbers = {name: number for number, name in ours.items()}

@@ -97,8 +97,10 @@ def make_boxes_value(
     labels = _categories_in(lists)
     if labels is None:
         return {box_key: boxes_xyxy}
-    # Classes that are numbers already stay as they are.
-    numbers = {name: number for number, name in enumerate(source_field.names)}
+    # Classes that are numbers already stay as they are. The numbers of the source become those of
+    # all splits, or given ones, in `renumber_value`.
+    source_names = source_field.source_names or source_field.names
+    numbers = {name: number for number, name in enumerate(source_names)}
     numbered_labels = [numbers.get(label, label) for label in labels]
     return {box_key: boxes_xyxy, "labels": numbered_labels}
 

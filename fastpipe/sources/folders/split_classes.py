@@ -13,13 +13,12 @@ from fastpipe.sources.listing import Assumption
 def join_classes(splits: Sequence[Sequence[str]]) -> list[str]:
     """The classes of all splits, from those of each, sorted by name.
 
-    Classes whose names are their numbers keep their order: "10" stays behind "9".
+    If all splits have the same order, and some of them only lack the last classes, it is kept. So
+    "10" stays behind "9" where the names of classes are their numbers.
     """
     lists = [list(classes) for classes in splits]
     longest = max(lists, key=len)
-    if all(are_own_numbers(classes) for classes in lists):
-        return longest
-    if all(classes in ([], longest) for classes in lists):
+    if all(classes == longest[: len(classes)] for classes in lists):
         return longest
     return sorted(set(chain.from_iterable(lists)))
 

@@ -105,7 +105,7 @@ def choose_table_columns(
                 check(field.column, ("bytes", "file"), f"bytes, for {option}")
         if field.kind == "classes" and not field.columns:
             names = _class_names(_feature_of_items(features.get(field.column)))
-            field = field._replace(names=names or ())
+            field = field._replace(names=names or (), source_names=names or ())
         fields.append(field)
     return ColumnChoice(choice.image, label, tuple(fields), has_paths, classes)
 

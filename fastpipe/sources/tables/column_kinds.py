@@ -76,7 +76,10 @@ class ColumnSummary:
 
     Args:
         typed: whether values are of JSON or Parquet; else they are the texts of a CSV file.
-        keeps_all: keep all different texts, however many there are.
+        keeps_all: keep all different texts, however many there are, also those in lists.
+
+    Attributes:
+        items: with `keeps_all`, all different texts in lists.
     """
 
     def __init__(self, *, typed: bool, keeps_all: bool = False) -> None:
@@ -84,8 +87,10 @@ class ColumnSummary:
         self._max_distinct = _MAX_DISTINCT
         if keeps_all:
             self._max_distinct = sys.maxsize
+        self._keeps_all = keeps_all
         self.count = 0
         self.detections = Detections()
+        self.items: set[str] = set()
         self.first: list[str] = []  # the first different values, as texts
         self._types: dict[Any, str] = {}  # type -> the first row with such a value
         # The different values as texts; None if there are too many, or values of other types.
@@ -96,6 +101,8 @@ class ColumnSummary:
     def add(self, value: object, where: str) -> None:
         """Adds the value of the row called `where`; None if it is missing."""
         self.count += 1
+        if self._keeps_all and isinstance(value, list):
+            self.items.update(text for text in value if isinstance(text, str))
         if self._typed or value is None:
             self.detections.add(value)
             self._add(value, _type_of(value), where)
@@ -120,11 +127,13 @@ class ColumnSummary:
         if is_kept:
             text = str(value).strip()
         # A user who asks for all texts gets the long ones, too.
-        if len(text) > _MAX_CHARACTERS and self._max_distinct != sys.maxsize:
+        if len(text) > _MAX_CHARACTERS and not self._keeps_all:
             is_kept = False
         if is_kept and len(self.first) < _MAX_FIRST:
             self.first.append(text)
-        if self._texts is not None:
+        # The texts in a list are kept as items.
+        has_items = self._keeps_all and isinstance(value, list)
+        if self._texts is not None and not has_items:
             if is_kept and len(self._texts) < self._max_distinct:
                 self._texts.add(text)
             else:

@@ -13,6 +13,7 @@ from fastpipe.sources.member_fields import MOST_FIELDS
 from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.settled_fields import settle_fields
 from fastpipe.sources.tables.box_rows import BoxColumns, as_lists, table_without_boxes
+from fastpipe.sources.tables.class_columns import ClassTexts
 from fastpipe.sources.tables.column_kinds import FLAGS, ColumnSummary
 from fastpipe.sources.tables.likely import are_captions, find_column_assumptions
 from fastpipe.sources.tables.manifest_columns import Manifest
@@ -165,11 +166,11 @@ def settle_rows(
     """
     options = manifest.options
     summaries = manifest.summaries
-    texts = {}  # column -> all different texts in it
+    texts = {}  # a column -> the texts in it
     # Columns whose values are objects with boxes -> what these are.
     detections = {}
     for column, values in summaries.items():
-        texts[column] = values.texts
+        texts[column] = ClassTexts(values.texts, values.items)
         if values.detections.is_certain and values.detections.count:
             names = sorted(values.detections.names)
             detections[column] = BoxObjects(names, values.detections.shares)

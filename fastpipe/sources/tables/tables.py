@@ -14,8 +14,6 @@ from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.distribution import install_extra
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotations.box_shares import ShareCheck
-from fastpipe.sources.annotations.detections import BoxObjects, Detections
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Group, Listing, Source
@@ -25,6 +23,7 @@ from fastpipe.sources.tables.likely import Known, find_column_assumptions, is_la
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tables.rows import Row, Rows, row_name, rows_of
+from fastpipe.sources.tables.table_classes import SCAN_ROWS, TableClasses
 from fastpipe.sources.tables.table_colours import settle_colours
 from fastpipe.sources.tables.table_paths import (
     TablePaths,
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
 # The names of rows have at least so many digits.
 _MIN_DIGITS = 6
-# Labels and texts are read so many rows at a time: they take less memory than images.
-SCAN_ROWS = 1 << 16
 # The first texts of a column, to see whether they look like several classes.
 _FIRST_TEXTS = 1000
 _FILES_SAMPLED = 4
@@ -115,28 +112,10 @@ class _Scan:
     known: dict[str, Known]
     # The columns whose classes have names in the schema.
     class_columns: Collection[str]
-    # A column whose values are objects with boxes -> the names of their classes, by the schema of
-    # the first file.
-    detections: Mapping[str, Sequence[str]]
-    # A column that becomes a field of boxes -> what its values are.
-    categories: dict[str, Detections] = field(default_factory=dict)
-    # A column that becomes a field of classes -> all different texts in it.
-    texts: dict[str, set[str]] = field(default_factory=dict)
+    # The classes of fields.
+    classes: TableClasses
     tables: dict[str, Table] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
-
-    def all_detections(self) -> dict[str, BoxObjects]:
-        """The columns with boxes, and the names of their classes, by the schema or the values."""
-        detections = {}
-        for column, names in self.detections.items():
-            detections[column] = BoxObjects(names, ShareCheck())
-        for column, categories in self.categories.items():
-            if not categories.is_certain or not categories.count:
-                continue
-            # Names in the schema go first.
-            names = self.detections.get(column) or sorted(categories.names)
-            detections[column] = BoxObjects(names, categories.shares)
-        return detections
 
 
 def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
@@ -151,7 +130,11 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
         )
     scan = _scan_tables(paths, options)
     columns, assumed = settle_fields(
-        scan.columns, scan.texts, scan.all_detections(), options, readable(str(root))
+        scan.columns,
+        scan.classes.texts(),
+        scan.classes.box_objects(),
+        options,
+        readable(str(root)),
     )
     if options.fields is None:
         assumed += _assumed_of_fields(columns, scan.class_columns)
@@ -233,16 +216,15 @@ def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
                 known = arrow_columns.known_columns(file.schema)
                 for column, texts in _read_first_texts(file, known).items():
                     known[column] = Known(first=texts)
-                detections = arrow_columns.detection_names(file.schema)
                 class_columns = arrow_columns.class_columns(file.schema)
+                classes = TableClasses(arrow_columns.detection_names(file.schema))
                 scan = _Scan(
-                    columns, Labels(columns.classes), known, class_columns, detections
+                    columns, Labels(columns.classes), known, class_columns, classes
                 )
             elif columns != scan.columns:
                 raise _other_columns(name, columns, paths.names[0], scan.columns)
 
-            add_texts(file, columns, scan.texts)
-            _add_categories(file, columns, scan.categories)
+            scan.classes.add(file, columns)
             if not columns.has_paths:
                 _scan_rows(file, name, scan)
     assert scan is not None  # a source has a file
@@ -281,32 +263,6 @@ def _other_columns(
         f"{columns[part_index]!r} in the former, {first[part_index]!r} in the latter. Pack them "
         "one by one, or choose columns that all have (--image-column, --label-column, --field)"
     )
-
-
-def add_texts(
-    file: TableFile, columns: ColumnChoice, texts: dict[str, set[str]]
-) -> None:
-    """Adds the texts in the columns that become fields of classes."""
-    for source_field in columns.fields:
-        column = source_field.column
-        is_one_column = source_field.kind == "classes" and not source_field.columns
-        if is_one_column and file.holds_texts(column):
-            texts_of_column: set[Any] = texts.setdefault(column, set())
-            texts_of_column.update(file.column(column, SCAN_ROWS))
-            texts_of_column.discard(None)
-
-
-def _add_categories(
-    file: TableFile, columns: ColumnChoice, categories: dict[str, Detections]
-) -> None:
-    """Adds the names of classes in the columns that become fields of boxes."""
-    for source_field in columns.fields:
-        if source_field.kind != "boxes":
-            continue
-        column = source_field.column
-        categories_of_column = categories.setdefault(column, Detections())
-        for value in file.column(column, SCAN_ROWS):
-            categories_of_column.add(value)
 
 
 def _scan_rows(file: TableFile, name: str, scan: _Scan) -> None:
