@@ -85,7 +85,9 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
     for field in listing.fields:
         new_fields.append(_with_given_names(listing, field, given, assumptions))
     fields = tuple(new_fields)
-    if not listing.classes and fields == listing.fields:
+    # The given numbers may be those that the fields have already, which are of all splits.
+    have_numbers = any(field.numbers for field in listing.fields)
+    if not listing.classes and fields == listing.fields and not have_numbers:
         raise PackError(f"{_OPTION}: {root} has no classes; leave it out")
     return replace(listing, classes=classes, fields=fields, assumed=tuple(assumptions))
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
 from fastpipe.dataset.format.description import is_dataset, parse_info
 from fastpipe.dataset.format.fields import CLASS_KINDS, Field, read_fields
 from fastpipe.dataset.format.layout import DATASET_FILE, MAX_CLASSES
-from fastpipe.errors import ConfigError, readable
+from fastpipe.errors import ConfigError, PackError, readable
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import SourcePath, open_binary, source_path
+from fastpipe.sources.folders.class_folders import ClassFolders
 from fastpipe.sources.folders.folder_lists import clean_class_names
+from fastpipe.sources.folders.splits import SplitChoiceError, find_split
 from fastpipe.sources.kinds import class_folders, list_sources
 from fastpipe.sources.listing import SourceField
 from fastpipe.sources.numbered_classes import parse_numbered_names
@@ -27,14 +30,38 @@ _EXPECTED = (
     "name on each line, or a list of names"
 )
 _MAX_TEXT_BYTES = 64 << 20
+# The options that say which columns of a table have what.
+_COLUMN_OPTIONS = (
+    "image_column",
+    "label_column",
+    "fields",
+    "image_root",
+    "separator",
+    "box_format",
+    "encoding",
+)
 # Endings of files that are no text files, or none with a name on each line.
 _OTHER_ENDINGS = (".yaml", ".yml", ".pkl", ".npy")
 
 ClassesFrom = str | os.PathLike[str] | Sequence[str]
 
 
-def class_names(given: Any, remote: RemoteOptions | None = None) -> ClassNames:
-    """The names that a user gives. ConfigError, PackError, DatasetError: there are none."""
+def class_names(
+    given: Any,
+    remote: RemoteOptions | None = None,
+    options: SourceOptions | None = None,
+) -> ClassNames:
+    """The names that a user gives.
+
+    Args:
+        given: see `ClassesFrom`.
+        remote: how a URL is read.
+        options: of the source that gets the names. Where the given source has the same columns, its
+            labels and fields are found by these.
+
+    Raises:
+        ConfigError, PackError, DatasetError: there are none.
+    """
     if isinstance(given, (list, tuple)):
         return ClassNames(check_names(given, "classes_from"))
     if not isinstance(given, (str, os.PathLike)):
@@ -50,7 +77,7 @@ def class_names(given: Any, remote: RemoteOptions | None = None) -> ClassNames:
     if path.is_dir() and is_dataset(path):
         names = _names_in_dataset(path)
     elif path.is_dir() or format_of(path.name) is not None:
-        names = _names_in_source(path)
+        names = _names_in_source(path, options)
     else:
         names = _names_in_text_file(path, option)
     if not names.labels and not names.fields and not names.values:
@@ -112,14 +139,48 @@ def _saved_classes(path: SourcePath, fingerprint: str) -> list[str] | None:
     return None
 
 
-def _names_in_source(path: SourcePath) -> ClassNames:
+def _names_in_source(path: SourcePath, options: SourceOptions | None) -> ClassNames:
     # The names of class folders are known without listing the files in them.
     folders = None
     if path.is_dir():
-        folders = class_folders(path, SourceOptions())
+        folders = _class_folders(path)
     if folders is not None:
         return ClassNames(tuple(folders.classes))
-    listing = list_sources(path, 0, shuffle=False, is_pattern=True)
+    if options is not None:
+        column_options = {name: getattr(options, name) for name in _COLUMN_OPTIONS}
+        options_of_columns = SourceOptions(**column_options)
+        try:
+            if options_of_columns != SourceOptions():
+                names = _names_in_split(path, options_of_columns)
+                if names.labels or names.fields:
+                    return names
+        except PackError:
+            pass  # it has other columns, or is a source of another kind
+    return _names_in_split(path, SourceOptions())
+
+
+def _class_folders(path: SourcePath) -> ClassFolders | None:
+    """The class folders of a source; None if it is another one, or has several splits."""
+    try:
+        return class_folders(path, SourceOptions())
+    except SplitChoiceError:
+        return None
+
+
+def _names_in_split(path: SourcePath, options: SourceOptions) -> ClassNames:
+    """The names in a source; of one with several splits those of its training.
+
+    A split has the names of all splits.
+    """
+    try:
+        listing = list_sources(path, 0, shuffle=False, options=options, is_pattern=True)
+    except SplitChoiceError as error:
+        names = error.split_names
+        training = find_split("train", names) or next(iter(names), None)
+        if training is None:
+            raise
+        options = replace(options, split=training)
+        listing = list_sources(path, 0, shuffle=False, options=options, is_pattern=True)
     return ClassNames(tuple(listing.classes), _names_of_fields(listing.fields))
 
 

@@ -156,7 +156,12 @@ def _list_manifest(source: Recognised, options: SourceOptions) -> Listing:
     )
     is_only_list = source.is_file or not (source.other_files or is_of_split)
     listing = list_manifest(
-        path, format_name, options, is_metadata=is_metadata, is_alone=is_only_list
+        path,
+        format_name,
+        options,
+        is_metadata=is_metadata,
+        is_alone=is_only_list,
+        is_joined=bool(source.split),
     )
     return add_assumptions(listing, assume_forms_skipped(manifest_names(source.names)))
 

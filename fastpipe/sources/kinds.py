@@ -30,6 +30,7 @@ from fastpipe.sources.folders.class_lists import find_names_of_numbers
 from fastpipe.sources.folders.classes_in_names import describe_classes_in_names
 from fastpipe.sources.folders.doubtful_classes import similar_classes
 from fastpipe.sources.folders.split_classes import (
+    are_own_numbers,
     assume_other_order,
     classes_outside_training,
     join_classes,
@@ -54,9 +55,11 @@ from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise, recognise_folder
 from fastpipe.sources.split_lists import find_unused_lists, pick_listed
+from fastpipe.sources.tables.table_paths import find_tables
 from fastpipe.sources.tables.table_splits import (
     find_split_of_tables,
     list_classes_of_other_splits,
+    list_classes_of_tables,
 )
 
 # WebDataset takes such texts: a command, standard input, or several names in one.
@@ -64,6 +67,9 @@ _COMMAND = re.compile(r"^(-$|pipe:)|[{|]")
 # A split of these formats has the numbers of all splits already: the listing of class folders and
 # of VOC joins the classes, and the files of COCO and YOLO, and masks themselves, say the numbers.
 _WITH_FINAL_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
+# A folder of these formats has the names of its classes in files, and a split beside it has others. Of
+# the tables of manifests and of metadata, `training_tables` compares the names.
+_WITH_NAMES_IN_FILES = ("annotations", "webdataset", "parquet", "arrow", "voc")
 # Beside sources of these formats, lists of splits are looked for. Others name their own lists.
 _WITH_LISTS_BESIDE = ("imagefolder", "metadata", "csv", "jsonl")
 
@@ -157,7 +163,9 @@ def list_sources(
             _folder_of_images(listing), listing.classes, are_in_table=True
         )
         listing = add_assumptions(listing, numbers)
-    elif source.format == "annotations" and not source.is_file and not is_pattern:
+    elif (
+        source.format in _WITH_NAMES_IN_FILES and not source.is_file and not is_pattern
+    ):
         listing = add_assumptions(
             listing, _other_numbers_beside(source, listing, options)
         )
@@ -275,6 +283,9 @@ def _with_classes_of_all_splits(
         packed_split = source.split or source.list_name
     listings = {packed_split: listing}
     for split, other in others.items():
+        if other.format == "metadata":
+            # So that its classes are not compared with those of the training by themselves.
+            other = replace(other, split=split)
         try:
             listings[split] = list_recognised(other, options)
         except PackError:
@@ -360,6 +371,9 @@ def _other_numbers_beside(
     root = source.root
     if source.split or not isinstance(root, Path):
         return
+    has_names = not are_own_numbers(listing.classes)
+    if not has_names and not any(field.names for field in listing.fields):
+        return  # numbers are the same in all splits, so the others need not be listed
     folder = root.absolute()
     split = meaning_of_split(folder.name)
     if not split:
@@ -372,21 +386,31 @@ def _other_numbers_beside(
         if other_folder == folder:
             continue
         try:
-            other = list_recognised(recognise_folder(other_folder, options), options)
+            other_source = recognise_folder(other_folder, options)
+            if other_source.format != source.format:
+                continue  # its folders are no classes
+            other = _list_classes(other_source, options)
         except PackError:
             continue  # nothing is annotated in it
-        if _class_names(with_names_of_all(listing, [other])) != _class_names(listing):
+        joined = with_names_of_all(listing, [other])
+        classes = join_classes([listing.classes, other.classes])
+        if classes != listing.classes or joined.fields != listing.fields:
             command = f"fastpipe pack {shlex.quote(str(folder.parent))} DST"
+            others = ", with the same other options" if options.recorded() else ""
             yield Assumption(
                 f"classes: those of {readable(folder.name)} alone, with other numbers than those of "
                 f"{readable(other_folder.name)} beside it. To number the classes of both together: "
-                f"{command} --split {split}"
+                f"{command} --split {split}{others}"
             )
             return
 
 
-def _class_names(listing: Listing) -> list[tuple[str, ...]]:
-    return [tuple(listing.classes), *(field.names for field in listing.fields)]
+def _list_classes(source: Recognised, options: SourceOptions) -> Listing:
+    """The classes and fields of a split; of tables without their samples."""
+    if source.format in ("parquet", "arrow"):
+        paths = find_tables(source.root, options.split)
+        return list_classes_of_tables(paths, options)
+    return list_recognised(source, options)
 
 
 def _splits_of_other_formats(

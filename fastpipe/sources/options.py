@@ -16,7 +16,7 @@ from fastpipe.sources.annotations.run_lengths import RUN_ORDERS
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.field_columns import FieldColumn, parse_fields
 from fastpipe.sources.files import SourcePath, source_path
-from fastpipe.sources.folders.splits import describe_splits
+from fastpipe.sources.folders.splits import SplitChoiceError, describe_splits
 from fastpipe.sources.listing import SHOWN, STORED
 from fastpipe.sources.path_labels import compile_label_pattern
 from fastpipe.store.remote.options import RemoteOptions
@@ -284,7 +284,7 @@ def pick_split(split: str | None, splits: Collection[str], root: SourcePath) -> 
     problem = describe_splits(names, split)
     if "" in splits:
         problem = f"{problem} (some files say none)"
-    raise PackError(f"{shown} {problem}", option="split")
+    raise SplitChoiceError(f"{shown} {problem}", names)
 
 
 def quote_for_shell(text: str) -> str:

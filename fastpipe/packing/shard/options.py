@@ -181,7 +181,10 @@ def pack_options(
     if storage_options is not None or read_timeout != READ_TIMEOUT_S:
         others["remote"] = remote_options(None, 0, storage_options, read_timeout)
     if classes_from is not None:
-        others["classes"] = class_names(classes_from, others.get("remote"))
+        source_options = parse_source_options(**others)
+        others["classes"] = class_names(
+            classes_from, source_options.remote, source_options
+        )
 
     encode["background"] = parse_background(encode.get("background"))
     encode["apply_exif"] = choice("exif", exif, CHOICES["exif"]) == "apply"

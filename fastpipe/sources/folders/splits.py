@@ -57,7 +57,19 @@ _MAX_SHOWN = 5
 FEW = 1000
 
 
-class SplitsError(PackError):
+class SplitChoiceError(PackError):
+    """A user named no split of a source with several, or one that it does not have.
+
+    Attributes:
+        split_names: the names of the splits.
+    """
+
+    def __init__(self, message: str, splits: Iterable[str]) -> None:
+        self.split_names = tuple(splits)
+        super().__init__(message, option="split")
+
+
+class SplitsError(SplitChoiceError):
     """A source has several splits and the user named none, or named one that it does not have.
 
     Attributes:
@@ -79,7 +91,7 @@ class SplitsError(PackError):
         problem = "has no folders of splits; leave it out"
         if splits:
             problem = describe_splits(sorted(splits), requested) + more
-        super().__init__(f"{readable(str(root))} {problem}", option="split")
+        super().__init__(f"{readable(str(root))} {problem}", splits)
 
 
 def describe_splits(

@@ -4,7 +4,7 @@ images.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from fastpipe.dataset.format.folder import scheme_of
@@ -12,8 +12,6 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import is_called_images
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath, files_below
-from fastpipe.sources.folders.class_lists import find_class_list, read_descriptions
-from fastpipe.sources.folders.split_classes import are_own_numbers
 from fastpipe.sources.folders.splits import are_called_like_parts, first_paths
 from fastpipe.sources.listing import Assumption, Listing, add_assumptions
 from fastpipe.sources.options import SourceOptions
@@ -39,7 +37,7 @@ from fastpipe.sources.tables.picture_lists import (
     find_picture_columns,
     settle_picture_lists,
 )
-from fastpipe.sources.tables.rows import Row, rows_of
+from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.run_order import settle_run_order
 from fastpipe.sources.tables.split_column import (
     ALL,
@@ -51,9 +49,9 @@ from fastpipe.sources.tables.split_column import (
 )
 from fastpipe.sources.tables.table_boxes import BOXES, find_box_columns
 from fastpipe.sources.tables.table_colours import settle_colours
-from fastpipe.sources.tables.table_files import tables_of_other_splits, training_tables
+from fastpipe.sources.tables.table_files import tables_of_other_splits
 from fastpipe.sources.tables.table_masks import find_run_field
-from fastpipe.sources.tables.table_text import LISTS
+from fastpipe.sources.tables.training_tables import compare_with_training
 from fastpipe.sources.tables.unlisted import Unlisted
 
 _OF_COCO_ANNOTATIONS = {"image_id", "category_id", "bbox"}
@@ -66,6 +64,7 @@ def list_manifest(
     *,
     is_metadata: bool = False,
     is_alone: bool = True,
+    is_joined: bool = False,
 ) -> Listing:
     """Lists the images that a file names, in no order. Reads the file twice.
 
@@ -73,6 +72,7 @@ def list_manifest(
         kind: "csv", "jsonl" (also for .json files), or "parquet" for metadata.
         is_metadata: the file is metadata of Hugging Face's ImageFolder.
         is_alone: the file is the source by itself, and not one of the files of a folder.
+        is_joined: it is of a split whose classes are joined with those of others.
 
     Raises:
         PackError: the file cannot be read, or an option has to say what its columns hold.
@@ -166,11 +166,11 @@ def list_manifest(
 
     # Another table may have the numbers that the classes have in training. A split of this table
     # has the numbers of the whole table, and classes that the user gives have theirs.
-    class_column = images_of_rows.class_column
-    has_own_numbers = is_alone and split is None and options.classes is None
-    if has_own_numbers and class_column is not None:
-        class_columns = ColumnChoice(columns.image, class_column, ())
-        more = _compare_with_training(path, kind, class_columns, listing, options)
+    if is_alone and split is None and options.classes is None and not is_joined:
+        class_columns = ColumnChoice(
+            columns.image, images_of_rows.class_column, tuple(images_of_rows.fields)
+        )
+        more = compare_with_training(path, kind, class_columns, listing, options)
         listing = add_assumptions(listing, more)
     return listing
 
@@ -318,65 +318,3 @@ def _refuse_images_elsewhere(
             f"these names are elsewhere in {readable(str(parent))}: if they are the images, pass "
             f"--image-root {readable(str(image_root))}"
         )
-
-
-def _compare_with_training(
-    path: SourcePath,
-    kind: str,
-    columns: ColumnChoice,
-    listing: Listing,
-    options: SourceOptions,
-) -> list[Assumption]:
-    """Says that the table of the training beside val.csv, say, numbers the classes otherwise.
-
-    Reads only the labels of that table. Classes that are numbers keep them in any table.
-    """
-    classes = list(listing.classes)
-    for source_field in listing.fields:
-        if source_field.kind in ("boxes", "mask") and not classes:
-            # Number 0 of a mask is the background, which has no name.
-            classes = [name for name in source_field.names if name]
-    if not classes or are_own_numbers(classes):
-        return []
-    for table in training_tables(path):
-        training_classes = _classes_in_table(table, kind, columns, options)
-        if not training_classes:
-            continue
-        # The table of the training may have more classes, if they come behind these.
-        if training_classes[: len(classes)] == classes:
-            return []
-        text = (
-            f"classes: those of {readable(path.name)} alone, with other numbers than those of "
-            f"{readable(table.name)} beside it"
-        )
-        names_file = table
-        # The lines of a list have images and classes, so --classes-from cannot read it.
-        if table.suffix.lower() in LISTS:
-            class_list = find_class_list(path.parent, {*training_classes, *classes})
-            if class_list is None:
-                remedy = "write the names of all classes into a file, one on each line"
-                return [Assumption(f"{text}; {remedy}", "--classes-from FILE")]
-            names_file = class_list
-        return [Assumption(text, f"--classes-from {readable(str(names_file))}")]
-    return []
-
-
-def _classes_in_table(
-    table: SourcePath, kind: str, columns: ColumnChoice, options: SourceOptions
-) -> list[str]:
-    """The names of the classes in another table, by number; none if it has no such columns."""
-    names: Mapping[str, str] = {}
-    descriptions = read_descriptions(table.parent)
-    if descriptions is not None:
-        names = descriptions.names
-    labels = set()
-    try:
-        reader = choose_reader(table, kind, options)
-        if reader.classes is not None:
-            return list(reader.classes)
-        for row in rows_of(reader.read_rows(), columns, typed=kind != "csv"):
-            if isinstance(row.label, str):
-                labels.add(names.get(row.label, row.label))
-    except PackError:
-        return []  # it is another kind of table
-    return sorted(labels)

@@ -9,8 +9,9 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from fastpipe.errors import PackError, first_names, readable
+from fastpipe.errors import first_names, readable
 from fastpipe.sources.folders.splits import (
+    SplitChoiceError,
     count_shared,
     describe_splits,
     find_split,
@@ -198,7 +199,7 @@ def _choose_split(
         return None
 
     problem = describe_splits(splits, options.split, f"in {place}")
-    raise PackError(f"{table} {problem}; {ALL!r} packs all rows", option="split")
+    raise SplitChoiceError(f"{table} {problem}; {ALL!r} packs all rows", splits)
 
 
 def has_splits(column: str, values: Collection[str]) -> bool:
