@@ -50,7 +50,7 @@ def names_of(folder: Path) -> list[str]:
 def check_tags(packed: Path, split: str, field: str = "tags") -> None:
     """Each image has its classes, under the numbers of all splits."""
     assert fastpipe.open(packed / "packed").fields[field].names == ALL
-    classes = [found for _, found in sorted(tags(packed, field).items())]
+    classes = [names for _, names in sorted(tags(packed, field).items())]
     assert classes == [set(expected) for expected in CLASSES[split]]
 
 
@@ -185,7 +185,7 @@ def test_categories_of_whole_images_of_splits(tmp_path: Path, split: str) -> Non
         write_coco(source / f"{name}.json", lists, ids_of_split)
     fastpipe.pack(source, tmp_path / "packed", split=split)
     assert fastpipe.open(tmp_path / "packed").fields["categories"].names == tuple(ids)
-    classes = [found for _, found in sorted(tags(tmp_path, "categories").items())]
+    classes = [names for _, names in sorted(tags(tmp_path, "categories").items())]
     assert classes == [set(expected) for expected in CLASSES[split]]
 
 
@@ -226,5 +226,5 @@ def test_columns_of_splits_in_one_order(tmp_path: Path, split: str) -> None:
         "fox",
         "deer",
     )
-    classes = [found for _, found in sorted(tags(tmp_path, "tags").items())]
+    classes = [names for _, names in sorted(tags(tmp_path, "tags").items())]
     assert classes == [set(expected) for expected in CLASSES[split]]

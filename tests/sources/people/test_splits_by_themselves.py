@@ -142,8 +142,8 @@ def test_a_split_by_itself(tmp_path: Path, kind: str) -> None:
     source = write_source(root, "val")
     words = f"classes: those of {source.name} alone, with other numbers than those of {training.name} beside it"
     summary = fastpipe.pack(source, tmp_path / "alone", **options)
-    (said,) = (line for line in assumed(summary) if line.startswith("classes: "))
-    assert said.startswith(words)
+    (message,) = (line for line in assumed(summary) if line.startswith("classes: "))
+    assert message.startswith(words)
     assert names_in(tmp_path / "alone") == ("deer", "fox")
 
     summary = fastpipe.pack(source, tmp_path / "right", classes_from=training, **options)
