@@ -44,6 +44,7 @@ _MAX_SHOWN_CHARACTERS = 200
 
 # Masks of VOC have this number around objects, and where nobody can tell the class.
 _BORDER = 255
+_WHITE_16_BIT = 65535
 # Such masks have few classes with small numbers. Soft masks have grey levels up to 255 at edges.
 _MAX_BORDERED_CLASS = 127
 _MAX_BORDERED_VALUES = 64
@@ -166,21 +167,31 @@ def _pair_names(
     folders: MaskFolders, images: Sequence[str], masks: Sequence[str]
 ) -> _Pairs:
     """Pairs each mask with its image: see Note [names of masks]."""
-    # Folder and name without affixes -> image.
+    # Folder and name -> image.
     image_of: dict[tuple[str, str], str] = {}
+    # Folder and name without affixes -> the images that are called so.
+    images_without_affix: dict[tuple[str, str], list[str]] = {}
     for image in images:
         folder, stem = _folder_and_stem(image, folders.images)
-        image_of[folder, _IMAGE_AFFIX.sub("", stem)] = image
+        image_of[folder, stem] = image
+        common_name = _IMAGE_AFFIX.sub("", stem)
+        images_without_affix.setdefault((folder, common_name), []).append(image)
+    for key, images_of_name in images_without_affix.items():
+        # Of img_7.jpg and photo_7.jpg, nothing says which one has mask_7.png.
+        if len(images_of_name) == 1:
+            image_of.setdefault(key, images_of_name[0])
 
     pairs: dict[str, dict[str, str]] = {}
     for mask in masks:
         folder, stem = _folder_and_stem(mask, folders.masks)
-        stem = _MASK_PREFIX.sub("", stem)
         # The mask belongs to the image with the longest name that its own name begins with: a_1.png
         # to a_1.jpg, and only without such an image to a.jpg.
         ends = [match.start() for match in _SEPARATOR.finditer(stem)]
         for end in [len(stem), *reversed(ends)]:
-            image_name = image_of.get((folder, stem[:end]))
+            name = stem[:end]
+            image_name = image_of.get((folder, name))
+            if image_name is None:
+                image_name = image_of.get((folder, _MASK_PREFIX.sub("", name)))
             if image_name is not None:
                 kind = stem[end:].lstrip(_SEPARATORS) or _MASK
                 pairs.setdefault(kind, {})[image_name] = mask
@@ -326,9 +337,11 @@ def _check_masks(
             f"field {field.name}: the masks hold 255, as VOC's have it for borders, beside numbers "
             f"up to {max_class}; give losses ignore_index=255"
         )
-    if values in ({0, 255}, {255}):
+    # White is the largest number of 8 or of 16 bits.
+    white = max(values, default=0)
+    if white in (_BORDER, _WHITE_16_BIT) and values <= {0, white}:
         yield Assumption(
-            f"field {field.name}: the masks hold the values 0 and 255, which stay; losses that "
+            f"field {field.name}: the masks hold the values 0 and {white}, which stay; losses that "
             "take numbers of classes expect 0 and 1"
         )
 

@@ -150,6 +150,37 @@ def test_masks_with_a_word_before_the_number(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["IMG_{}", "img{}", "image_{}", "Photo-{}", "mask_{}", "seg_{}"])
+@pytest.mark.parametrize("behind", ["", "_mask"])
+@becomes(
+    "`IMG_0.jpg` beside `IMG_0.png` or `IMG_0_mask.png`, and other names that begin with a word for "
+    "images or masks",
+    "a field `mask`",
+)
+def test_masks_with_the_word_of_their_images(tmp_path: Path, name: str, behind: str) -> None:
+    names = [name.format(number) for number in (0, 10)]
+    source = pairs(tmp_path / "src", names, behind=behind)
+    fastpipe.pack(source, tmp_path / "packed")
+    assert masks_of(tmp_path / "packed") == {
+        f"images/{name}.jpg": [value * (number + 1) for value in HALF[0].tolist()]
+        for number, name in enumerate(names)
+    }
+
+
+def test_a_mask_goes_to_the_image_of_exactly_its_name(tmp_path: Path) -> None:
+    names = ["7", "img_7", "photo_8", "image_8"]
+    source = pairs(tmp_path / "src", names)
+    fastpipe.pack(source, tmp_path / "packed")
+    assert {name: max(row) for name, row in masks_of(tmp_path / "packed").items()} == {
+        f"images/{name}.jpg": number for number, name in enumerate(names, 1)
+    }
+    # mask_8 may be that of two images.
+    (source / "masks/image_8.png").rename(source / "masks/mask_8.png")
+    (source / "masks/photo_8.png").unlink()
+    with pytest.raises(PackError, match="a mask of the same name for nearly each image"):
+        fastpipe.pack(source, tmp_path / "none")
+
+
 @pytest.mark.parametrize(
     ("values", "are_levels"),
     [([0, 1, 20, 255], False), ([0, 64, 191, 255], True), ([*range(0, 256, 3)], True)],
@@ -178,6 +209,15 @@ def test_masks_of_0_and_255(tmp_path: Path) -> None:
     (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
     assert "the masks hold the values 0 and 255" in assumed.text
     assert set(masks_of(tmp_path / "packed")["images/a.jpg"]) == {0, 255}
+
+
+@becomes("masks of 0 and 65535", "the values stay, and this is named")
+def test_masks_of_0_and_65535(tmp_path: Path) -> None:
+    source = pairs(tmp_path / "src", ["a"])
+    Image.fromarray(HALF.astype(np.uint16) * 65535).save(source / "masks/a.png")
+    (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
+    assert "the masks hold the values 0 and 65535" in assumed.text
+    assert set(masks_of(tmp_path / "packed")["images/a.jpg"]) == {0, 65535}
 
 
 @becomes("Kvasir: masks that are JPEGs; or PNGs with colours", "refused", "--field mask=mask:image")
