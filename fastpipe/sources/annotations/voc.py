@@ -10,14 +10,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 from fastpipe.dataset.format.picture_names import is_picture
-from fastpipe.errors import readable
+from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotated_pictures import OTHER_NAME
 from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.annotations.voc_annotation import Annotation, parse_annotation
 from fastpipe.sources.annotations.written_paths import split_written_path
 from fastpipe.sources.files import SourcePath, names_in, open_unchanged
 from fastpipe.sources.listing import Assumption, Listing, SourceField
-from fastpipe.sources.options import pick_split
+from fastpipe.sources.options import pick_split, quote_for_shell
 from fastpipe.sources.tables.label_text import local_path, read_label_text
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row
@@ -76,7 +76,7 @@ def list_voc(
         SourceField("difficult", "json", is_per_box=True),
     ]
     listing = list_rows(folder, rows, fields, place=folder.name)
-    assumed = _find_assumptions(annotations)
+    assumed = _find_assumptions(annotations, first_pixel)
     annotation_of_name = {}
     for name in names:
         entry = annotation_by_name.get(name)
@@ -100,9 +100,26 @@ def read_split_names(root: Path, task: str, split: str | None) -> list[str] | No
         splits = [name for name in _stems(folder, ".txt") if "_" not in name]
     if not splits and split is None:
         return None
+    if not splits and split is not None:
+        _refuse_lists_of_other_tasks(root, folder, split)
     with open_unchanged(folder / f"{pick_split(split, splits, root)}.txt") as file:
         lines = file.read().decode("utf-8-sig", "replace").splitlines()
     return [line.split()[0] for line in lines if line.strip()]
+
+
+def _refuse_lists_of_other_tasks(root: Path, folder: Path, split: str) -> None:
+    """Raises PackError if a split has its list in another folder of ImageSets, as PASCAL Context."""
+    if not folder.parent.is_dir():
+        return
+    for name in names_in(folder.parent).folders:
+        file = folder.parent / name / f"{split}.txt"
+        if file.is_file():
+            raise PackError(
+                f"{readable(str(root))} has no lists of splits in ImageSets/{folder.name}, but "
+                f"{readable(str(file))}; --split-list {quote_for_shell(str(file))} in place of it "
+                "packs the images in this list",
+                option="split",
+            )
 
 
 def _read_annotations(
@@ -242,8 +259,15 @@ def _find_name_assumptions(
     return assumed
 
 
-def _find_assumptions(annotations: Sequence[Annotation]) -> list[Assumption]:
-    """Says how boxes and other entries of the annotations were understood."""
+def _find_assumptions(
+    annotations: Sequence[Annotation], first_pixel: int
+) -> list[Assumption]:
+    """Says how boxes and other entries of the annotations were understood.
+
+    Args:
+        annotations: of the split that is packed.
+        first_pixel: the number of the first pixel, by the annotations of all splits.
+    """
     box_count = 0
     at_zero_count = 0
     unclear_count = 0
@@ -262,6 +286,9 @@ def _find_assumptions(annotations: Sequence[Annotation]) -> list[Assumption]:
             f"boxes that begin at 0: {at_zero_count:,} of {box_count:,}; so pixels are counted "
             "from 0, not from 1"
         )
+        assumed.append(Assumption(text))
+    elif box_count and first_pixel == 0:
+        text = "boxes: pixels are counted from 0, not from 1, for boxes of other splits begin at 0"
         assumed.append(Assumption(text))
     elif box_count:
         text = (

@@ -382,6 +382,25 @@ def test_voc_of_roboflow(tmp_path: Path) -> None:
     assert fastpipe.open(tmp_path / "packed").fields["boxes"].names == ("ant", "bee")
 
 
+@becomes(
+    "VOC of Roboflow, where a box of another split alone begins at 0",
+    "pixels counted from 0 in both; the summary says so",
+    "--split",
+)
+def test_voc_of_roboflow_with_a_box_at_0_in_another_split(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    voc(source / "train", "a", "ant")
+    voc(source / "valid", "b", "ant")
+    annotation = source / "valid/b.xml"
+    annotation.write_text(annotation.read_text().replace("<xmin>3<", "<xmin>0<"))
+    summary = fastpipe.pack(source, tmp_path / "packed", split="train")
+    boxes, _ = by_path(tmp_path / "packed", "boxes")["a.jpg"]
+    assert boxes.tolist() == [[3, 5, 8, 12]]
+    assert [str(assumption) for assumption in summary.assumed] == [
+        "boxes: pixels are counted from 0, not from 1, for boxes of other splits begin at 0"
+    ]
+
+
 VOC_OBJECT = "<object><name>{}</name><bndbox><xmin>3</xmin><ymin>4</ymin><xmax>9</xmax><ymax>8</ymax></bndbox></object>"
 
 
