@@ -110,6 +110,7 @@ def pack_table(
     info = summary.info
     counts = info["counts"]
     fields = info["fields"]
+    counts_of_boxes = boxes or {}
     classes = info["classes"]
     num_samples = info["samples"]
     last_pack = info["packs"][-1]
@@ -120,7 +121,11 @@ def pack_table(
     # A detection dataset has no classes of images: its rows of boxes list the categories.
     fields_with_classes = []
     for name, field in fields.items():
-        if field["kind"] in ("boxes", "mask", "classes"):
+        # Boxes may have no classes, as those of a table without a column of them.
+        has_no_categories = (
+            name in counts_of_boxes and not counts_of_boxes[name].categories
+        )
+        if field["kind"] in ("boxes", "mask", "classes") and not has_no_categories:
             fields_with_classes.append(name)
     if classes or not fields_with_classes:
         packed += f", {format_count(len(classes), 'class')}"
@@ -139,7 +144,7 @@ def pack_table(
         for name, field in fields.items():
             kinds.append(_describe_field(name, field["kind"]))
         table.add_row("fields", ", ".join(kinds))
-    for name, box_counts in (boxes or {}).items():
+    for name, box_counts in counts_of_boxes.items():
         table.add_row(name, describe_boxes(box_counts, num_samples))
         if box_counts.categories:
             names = list(box_counts.categories)

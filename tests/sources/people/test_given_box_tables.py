@@ -39,6 +39,14 @@ def test_boxes_of_tensorflow(two: Path) -> None:
     assert list(fastpipe.open(two / "packed").fields) == ["boxes"]
 
 
+def test_boxes_without_classes_have_none_in_the_summary(two: Path) -> None:
+    rows = "a.jpg,1,2,10,12\nb.jpg,3,3,8,8\na.jpg,5,5,20,20\n"
+    (two / "a.csv").write_text(f"filename,xmin,ymin,xmax,ymax\n{rows}")
+    text = succeeded("pack", two / "a.csv", two / "packed")
+    assert "3 boxes in 2 images" in text
+    assert "their classes" not in text
+
+
 @becomes(
     "the same, with a width and height that the image does not have",
     "the image is rejected with both sizes",
