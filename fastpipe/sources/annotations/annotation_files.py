@@ -112,6 +112,11 @@ _GROUND_TRUTH = AnnotationTool(
 _VOC = AnnotationTool(
     "annotations of Pascal VOC", "--format voc packs a folder of images with these"
 )
+_VQA = AnnotationTool(
+    "the JSON of VQA (questions or answers by the numbers of images)",
+    'write a JSONL file with a line for each question, such as {"image": "a.jpg", "question": "how '
+    'many dogs?", "answers": ["2", "two"]}',
+)
 _KARPATHY = AnnotationTool(
     "Karpathy's JSON of captions",
     'write a JSONL file with a line for each image, such as {"image": "a.jpg", "split": "train", '
@@ -121,7 +126,7 @@ TEXT = AnnotationTool(
     "texts",
     "--field caption=txt packs the text of a.txt with a.jpg",
 )
-_DATA = AnnotationTool(
+DATA = AnnotationTool(
     "data",
     "--field latent=npy packs the array of a.npy with a.jpg, and --field depth=npy:map a map that "
     "lies on the image and is cropped with it; list images and other values in a JSONL file, or "
@@ -154,6 +159,7 @@ _PATTERNS = (
         (rb'"regions"\s*:', rb'"(?:filename|region_attributes|shape_attributes)"\s*:'),
     ),
     (_VIA_TABLE, (rb"region_shape_attributes", rb"region_attributes")),
+    (_VQA, (rb'"question_id"\s*:', rb'"image_id"\s*:')),
     (_KARPATHY, (rb'"sentids"\s*:', rb'"sentences"\s*:')),
     (_SUPERVISELY, (rb'"classTitle"\s*:',)),
     (
@@ -214,8 +220,8 @@ def _recognise_line(line: str) -> AnnotationTool:
     """The tool whose label files have such a line."""
     cells = line.split(",")
     number_cells = cells
-    if len(cells) == _DOTA_NUMBERS + 1:
-        # ICDAR has a text behind the corners of a box.
+    if len(cells) > _DOTA_NUMBERS:
+        # ICDAR has a text behind the corners of a box, perhaps with commas in it.
         number_cells = cells[:_DOTA_NUMBERS]
     if len(cells) >= _MIN_COMMA_NUMBERS and all(map(is_number, number_cells)):
         return _NUMBERS
@@ -249,7 +255,7 @@ def describe_file(start: bytes, name: str) -> AnnotationTool:
     tool = recognise_tool(start, name)
     if tool is not None:
         return tool
-    return TEXT if name.lower().endswith(".caption") else _DATA
+    return TEXT if name.lower().endswith(".caption") else DATA
 
 
 def recognise_unread_tool(path: SourcePath) -> AnnotationTool | None:

@@ -79,6 +79,8 @@ _LIST_FOLDER = re.compile(
     r"(?:.*[-_ ])?(?:imagesets|lists?|devkit(?:[-_ ].*)?|eval)",
     re.IGNORECASE,
 )
+# Before the name of an image, in the name of its file of annotations.
+_TARGET_PREFIX = re.compile(r"(?<![^/])(?:gt|label|poly)[-_](?=[^/]*$)", re.IGNORECASE)
 _JSON_ENDINGS = (".json", ".geojson", ".jsonl", ".ndjson", ".odgt")
 _COLUMN_ENDINGS = (".csv", ".tsv", ".tab")
 _LIST_ENDINGS = (*SIDECAR_ENDINGS, ".jsonl", ".ndjson", ".lst", ".tab")
@@ -283,8 +285,11 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
     is_far = above != images.root.parent  # see `_Images.find`
     for path in _annotation_files(above, names, images.root, _MAX_LEVELS_BELOW):
         stem = os.path.splitext(path.relative_to(above))[0]
-        # labels/a.txt, or ann/a.jpg.json, belongs to a.jpg.
-        if path.parent != above and images.find(stem, is_far=is_far) is not None:
+        # labels/a.txt, or ann/a.jpg.json, belongs to a.jpg, and so does gt_a.txt of ICDAR.
+        image = images.find(stem, is_far=is_far)
+        if image is None:
+            image = images.find(_TARGET_PREFIX.sub("", stem), is_far=is_far)
+        if path.parent != above and image is not None:
             yield _describe_sidecar(path, images.root)
             break  # the other files beside it belong to the other images
         if path.name.lower().endswith(_DATA_ENDINGS):

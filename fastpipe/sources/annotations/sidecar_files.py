@@ -15,6 +15,7 @@ from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import (
+    DATA,
     SIDECAR_ENDINGS,
     TEXT,
     TOOL_BYTES,
@@ -92,16 +93,16 @@ def leave_out_sidecar_files(
     if unread_in_empty and not are_classes:
         raise _no_class_error(root, classes, unread_in_empty)
     if empty_labels and len(image_labels) == 1 and not are_classes:
+        sidecars_in_empty = [
+            source for source in sidecars if source.label in empty_labels
+        ]
         raise _only_folder_error(
-            root, classes, image_labels.pop(), sorted(empty_labels)
+            root, classes, image_labels.pop(), sorted(empty_labels), sidecars_in_empty
         )
     assumed = []
     if empty_labels:
         # Their numbers stay, so that labels are those of the folders.
-        folders = first_paths(classes[label] for label in sorted(empty_labels))
-        assumed.append(
-            Assumption(f"classes: {folders} without any image", "--classes-from FILE")
-        )
+        assumed.append(_assume_empty_classes(classes, sorted(empty_labels)))
     if unread:
         example, tool = _choose_example(root, unread)
         _remove_sources(sources, {source.path for source in unread})
@@ -112,6 +113,30 @@ def leave_out_sidecar_files(
             )
         )
     return assumed
+
+
+def find_empty_classes(
+    sources: Sequence[Source], classes: Sequence[str]
+) -> list[Assumption]:
+    """Says which classes have sidecar files and no image. `sources`: with labels by their paths."""
+    labels_of_sidecars: set[int] = set()
+    labels_of_images: set[int] = set()
+    for source in sources:
+        if _is_sidecar(source.path):
+            labels_of_sidecars.add(source.label)
+        else:
+            labels_of_images.add(source.label)
+    empty_labels = labels_of_sidecars - labels_of_images - {NO_LABEL}
+    return (
+        [_assume_empty_classes(classes, sorted(empty_labels))] if empty_labels else []
+    )
+
+
+def _assume_empty_classes(
+    classes: Sequence[str], empty_labels: Sequence[int]
+) -> Assumption:
+    folders = first_paths(classes[label] for label in empty_labels)
+    return Assumption(f"classes: {folders} without any image", "--classes-from FILE")
 
 
 def leave_out_lists(sources: list[Source], files: Sequence[str]) -> None:
@@ -143,11 +168,30 @@ def _no_class_error(
 
 
 def _only_folder_error(
-    root: SourcePath, classes: Sequence[str], label: int, empty_labels: Sequence[int]
+    root: SourcePath,
+    classes: Sequence[str],
+    label: int,
+    empty_labels: Sequence[int],
+    sidecars: Sequence[Source],
 ) -> PackError:
+    """The error for the only folder of images among folders.
+
+    Args:
+        root, classes: of the listing.
+        label: of the folder of images.
+        empty_labels: of the other folders.
+        sidecars: the sidecar files in the other folders.
+    """
     folder = root / classes[label]
     name = readable(classes[label])
     remedy = f"Pass {readable(str(folder))}"
+    example, tool = _choose_example(root, sidecars)
+    if tool not in (TEXT, DATA):
+        # ICDAR's files of boxes, gt_img_1.txt of img_1.jpg, belong to no format that is read.
+        remedy = (
+            f"{readable(example.path)}: {tool.name}. To keep what such files say: {tool.remedy}. "
+            f"{remedy} for the images alone"
+        )
     for empty in empty_labels:
         inner = root / classes[empty]
         tables = find_listing_tables(inner, names_in(inner).files, image_folder=folder)
