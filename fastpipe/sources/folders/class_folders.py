@@ -13,6 +13,7 @@ from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import readable
 from fastpipe.sources.annotations.annotation_folders import is_called_images
 from fastpipe.sources.annotations.sidecar_files import (
+    find_empty_classes,
     leave_out_lists,
     leave_out_sidecar_files,
     refuse_masks,
@@ -37,14 +38,17 @@ from fastpipe.sources.folders.sidecar_fields import (
 )
 from fastpipe.sources.folders.split_classes import classes_outside_training
 from fastpipe.sources.folders.splits import (
+    FEW,
     find_split_parts,
     first_paths,
     meaning_of_split,
+    split_of_name,
 )
 from fastpipe.sources.folders.unread_names import describe_unread
 from fastpipe.sources.listing import Assumption, Listing, Source
-from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.path_labels import (
+    LABEL_PATTERN,
     ClassOfPath,
     class_by_folder,
     class_by_pattern,
@@ -122,7 +126,7 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
         has_labels = split in classes_by_split
         classes = sorted(set(chain.from_iterable(classes_by_split.values())))
         if not has_labels:
-            assumed += _assume_no_labels(split, folders_by_split)
+            assumed += _assume_no_labels(root, split, folders_by_split)
         elif not are_classes:
             assumed += check_nested_folders(root, names.folders)
         assumed += classes_outside_training(classes_by_split)
@@ -164,7 +168,7 @@ def _find_classes_in_paths(
     if options.label_pattern is not None:
         class_of = class_by_pattern(options.label_pattern)
         unfit = describe_unfit_path(options.label_pattern)
-        assumed = [*describe_unread(source), *_assume_all_splits(source)]
+        assumed = describe_unread(source)
     else:
         listed = _find_listed_folders(source, options)
         if listed is None:
@@ -192,14 +196,48 @@ def _find_classes_in_paths(
     )
 
 
-def _assume_all_splits(source: Recognised) -> Iterator[Assumption]:
-    """Says that images of several splits are packed together, where the pattern says the classes."""
-    for by_split in find_split_parts(source.names.folders):
+def _assume_all_splits(
+    root: SourcePath, sources: Sequence[Source], classes: Sequence[str]
+) -> Iterator[Assumption]:
+    """Says that images of several splits are packed together, where a pattern says the classes.
+
+    Args:
+        root, sources: of the listing.
+        classes: those of the images, by the pattern.
+    """
+    # The folders in the root that have images, in the order of their names.
+    folders = set[str]()
+    for source in sources:
+        if "/" in source.path and is_picture(source.path):
+            folders.add(source.path.partition("/")[0])
+    names = sorted(folders)
+    names_in_parts = set[str]()
+    for by_split in find_split_parts(names):
+        names_in_parts.update(by_split.values())
         split = "train" if "train" in by_split else next(iter(by_split))
         yield Assumption(
             f"split: none; the images of {first_paths(sorted(by_split.values()))}, which are called "
             "like splits, are packed together",
             f"--split {split}",
+        )
+    for name in names:
+        if split_of_name(name) is None or name in names_in_parts:
+            continue
+        others = [other for other in names if other != name]
+        remedy = f"to leave them out, move {readable(name)} elsewhere"
+        if len(others) == 1:
+            remedy = f"to leave them out, pass {readable(str(root / others[0]))}"
+        if name in classes:
+            # --split would leave no folder that the pattern could find.
+            yield Assumption(
+                f"{readable(name)}: a class by {LABEL_PATTERN}, though it is called like a split; "
+                f"{remedy}"
+            )
+            continue
+        yield Assumption(
+            f"split: none; the images of {readable(name)}, which is called like a split, are packed "
+            f"with the others; {remedy}; to pack them alone",
+            f"--split {quote_for_shell(name)}",
         )
 
 
@@ -250,11 +288,16 @@ def _is_unlabelled(split: str, folders_by_split: Mapping[str, Sequence[str]]) ->
 
 
 def _assume_no_labels(
-    split: str, folders_by_split: Mapping[str, Sequence[str]]
+    root: SourcePath, split: str, folders_by_split: Mapping[str, Sequence[str]]
 ) -> list[Assumption]:
     """Says why the images of a split get no labels.
 
     Nothing needs to be said of a split without folders, beside other splits.
+
+    Args:
+        root: the folder of the split.
+        split: its name.
+        folders_by_split: the folders in each split.
     """
     folders = folders_by_split[split]
     if folders:
@@ -262,6 +305,14 @@ def _assume_no_labels(
             f"labels: none, for the only folder of the split {readable(split)}, "
             f"{readable(folders[0])}, is no class of the others"
         )
+        inside = names_in(root / folders[0], FEW).folders
+        if len(inside) > 1:
+            # GTSRB has its classes in Final_Training/Images.
+            text += (
+                f". If the folders in it ({first_paths(inside)}) are the classes, pass "
+                f"{readable(str(root / folders[0]))}"
+            )
+            return [Assumption(text)]
         return [Assumption(text, "--classes-from FILE")]
     if len(folders_by_split) == 1:
         text = f"labels: none, for {readable(split)} is a split and no class"
@@ -335,8 +386,6 @@ def list_class_folders(
         root, sources, folders.classes, are_classes=are_classes
     )
     leave_out_lists(sources, folders.files)
-    if not are_classes and folders.class_of is None:
-        left_out += assume_no_pairs(sources, folders.classes)
     classes = folders.classes
     assumed = [*folders.assumed, *left_out, *assume_hidden_left_out(hidden_folders)]
     if folders.class_of is not None:
@@ -344,6 +393,11 @@ def list_class_folders(
             sources, folders.class_of, folders.unfit, classes or None
         )
         assumed += numbers_as_texts(classes)
+        if not folders.classes:
+            assumed += find_empty_classes(sources, classes)
+            assumed += _assume_all_splits(root, sources, classes)
+    if not are_classes:
+        assumed += assume_no_pairs(sources, classes)
     listing = Listing(root, classes, sources, folders.stray, assumed=tuple(assumed))
     if sidecars is None:
         return listing

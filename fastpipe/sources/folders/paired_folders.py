@@ -28,9 +28,12 @@ def assume_no_pairs(
     """Says that folders are taken as classes, though their pictures have the same names in each.
 
     Args:
-        sources: of class folders.
+        sources: with labels by their folders.
         classes: the names of the folders, by label.
     """
+    # Folders that are called by numbers are classes, and no pictures of pairs: 00000 of GTSRB.
+    if all(name.isdigit() for name in classes):
+        return []
     counts = Counter(source.label for source in sources)
     has_few_folders = 2 <= len(classes) <= _MAX_FOLDERS
     if not has_few_folders or NO_LABEL in counts or len(counts) != len(classes):
@@ -39,12 +42,14 @@ def assume_no_pairs(
     if count < _MIN_PICTURES or any(other != count for other in counts.values()):
         return []
 
-    first_names = set(_names_of_class(sources, 0))
+    first_names = set(_names_of_class(sources, classes, 0))
     if len(first_names) != count:
         return []
     for label in range(1, len(classes)):
         # As many names, all of which are among those of the first class.
-        if not all(name in first_names for name in _names_of_class(sources, label)):
+        if not all(
+            name in first_names for name in _names_of_class(sources, classes, label)
+        ):
             return []
     text = (
         f"classes: the folders {first_paths(classes)}, whose pictures have the same names in each. "
@@ -54,9 +59,13 @@ def assume_no_pairs(
     return [Assumption(text, AS_CLASSES)]
 
 
-def _names_of_class(sources: Sequence[Source], label: int) -> Iterator[str]:
-    """The paths of the pictures of a class in its folder, without endings; "" for other files."""
+def _names_of_class(
+    sources: Sequence[Source], classes: Sequence[str], label: int
+) -> Iterator[str]:
+    """The paths of the pictures of a class without its folder and endings; "" for other files."""
     for source in sources:
         if source.label == label:
             path, _ = os.path.splitext(source.path)
-            yield path.partition("/")[2] if is_picture(source.path) else ""
+            # By a pattern, a class may be any folder of the path: high of our485/high/2.png.
+            folders = [name for name in path.split("/") if name != classes[label]]
+            yield "/".join(folders) if is_picture(source.path) else ""

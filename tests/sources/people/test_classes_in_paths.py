@@ -233,6 +233,52 @@ def test_lists_of_paths_in_class_folders(tmp_path: Path) -> None:
     assert labels(tmp_path) == {"banded/b_1.jpg": "banded", "dotted/d_1.jpg": "dotted"}
 
 
+@becomes(
+    "Places365: `data_256/a/airfield/`, and `val_256/` without class folders, with a pattern",
+    "that the pattern makes a class of the split is said, with the folder to pass",
+    "--label-pattern '(.+)/'",
+)
+def test_a_split_that_a_pattern_makes_a_class(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "data_256/a/airfield/1.jpg", "val_256/v_1.jpg")
+    write(source / "lists/val.txt", "v_1.jpg 0\n")
+    texts = assumed(fastpipe.pack(source, tmp_path / "packed", label_pattern="(.+)/"))
+    assert texts == [
+        "classes: lists without any image (--classes-from FILE)",
+        "val_256: a class by --label-pattern, though it is called like a split; to leave them out, "
+        f"pass {source}/data_256",
+    ]
+    assert labels(tmp_path)["val_256/v_1.jpg"] == "val_256"
+
+
+@becomes(
+    "LOL: `our485/high/2.png` beside `our485/low/2.png`, and `eval15/`, with a pattern",
+    "the last folders as classes; that the split is packed, too, and that their pictures have the "
+    "same names, is said",
+    "--split eval15",
+)
+def test_pairs_in_splits_by_a_pattern(tmp_path: Path) -> None:
+    paths = [f"our485/{kind}/{number}.png" for kind in ("high", "low") for number in (2, 5, 9)]
+    paths += [f"eval15/{kind}/1.png" for kind in ("high", "low")]
+    source = photos(tmp_path / "src", *paths)
+    pattern = "([^/]+)/[^/]*$"
+    texts = assumed(fastpipe.pack(source, tmp_path / "packed", label_pattern=pattern))
+    assert texts[0] == (
+        "split: none; the images of eval15, which is called like a split, are packed with the "
+        f"others; to leave them out, pass {source}/our485; to pack them alone (--split eval15)"
+    )
+    assert texts[1].startswith(
+        "classes: the folders high, low, whose pictures have the same names in each. "
+    )
+    assert len(texts) == 2
+    texts = assumed(
+        fastpipe.pack(
+            source, tmp_path / "packed", label_pattern=pattern, split="eval15", overwrite=True
+        )
+    )
+    assert labels(tmp_path) == {"high/1.png": "high", "low/1.png": "low"}
+    assert not any("split: none" in text for text in texts)
+
+
 def test_a_pattern_with_splits_in_a_column(tmp_path: Path) -> None:
     photos(tmp_path, "ant/1.jpg", "bee/2.jpg", "cow/3.jpg")
     write(tmp_path / "t.csv", "path,split\nant/1.jpg,train\nbee/2.jpg,val\ncow/3.jpg,train\n")
