@@ -37,6 +37,7 @@ from fastpipe.sources.folders.splits import (
     FEW,
     choose_split,
     find_split,
+    find_split_parts,
     first_paths,
     split_folders,
     split_in_path,
@@ -120,6 +121,8 @@ def _recognise_file(path: SourcePath, options: SourceOptions) -> Recognised:
             format_name = (
                 "jsonl"  # an array of objects, an object a line, or classes of paths
             )
+        else:
+            refuse_tool(path)
     return Recognised(format_name, path, is_file=True, files=[path])
 
 
@@ -248,10 +251,16 @@ def _ambiguous_error(
 
 
 def _inner_class_root(root: SourcePath, names: Names) -> SourcePath | None:
-    """The folder below the only folder of a source that has class folders or splits; or None."""
-    if len(names.folders) != 1:
-        return None
-    return find_class_root(root / names.folders[0])
+    """The folder below a source that has class folders or splits; or None.
+
+    It is sought in the only folder, or in that of training: Final_Training of GTSRB.
+    """
+    if len(names.folders) == 1:
+        return find_class_root(root / names.folders[0])
+    for folder_of_split in find_split_parts(names.folders):
+        if "train" in folder_of_split:
+            return find_class_root(root / folder_of_split["train"])
+    return None
 
 
 def _recognise_split(

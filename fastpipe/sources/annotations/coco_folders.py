@@ -14,6 +14,8 @@ _COCO_START = re.compile(
     rb'(?:\xef\xbb\xbf)?\s*\{\s*"'
     rb'(?:info"\s*:\s*\{|(?:images|annotations|categories|licenses)"\s*:\s*\[)'
 )
+# The questions and answers of VQA begin as COCO's files do, and have no boxes or captions.
+_QUESTION = re.compile(rb'"question_id"\s*:')
 _START_BYTES = 1 << 16
 # In a folder with more JSON files than this, each file belongs to one image, as many tools write
 # them.
@@ -57,6 +59,7 @@ def begins_like_coco(path: SourcePath) -> bool:
     """Whether a file begins as COCO's do."""
     try:
         with open_binary(path) as file:
-            return _COCO_START.match(file.read(_START_BYTES)) is not None
+            start = file.read(_START_BYTES)
     except OSError:
         return False
+    return _COCO_START.match(start) is not None and _QUESTION.search(start) is None

@@ -10,15 +10,21 @@ from fastpipe.sources.annotations.annotated_files import annotated_by_split
 from fastpipe.sources.annotations.annotation_folders import is_usual_folder
 from fastpipe.sources.annotations.coco_folders import find_coco_files
 from fastpipe.sources.column_choice import IMAGE_COLUMNS
-from fastpipe.sources.file_formats import MANIFESTS, format_of, is_tar
+from fastpipe.sources.file_formats import (
+    MANIFESTS,
+    format_of,
+    is_named_after,
+    is_tar,
+)
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.folders.labelled import (
     LABELLED_FORMATS,
     find_pairs,
     labelled_formats,
 )
-from fastpipe.sources.folders.splits import split_folders
+from fastpipe.sources.folders.splits import meaning_of_split, split_folders
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.tables.listed_images import find_listing_tables
 from fastpipe.sources.tables.manifest_reader import METADATA
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 from fastpipe.sources.tables.table_text import read_column_names
@@ -66,13 +72,30 @@ def possible_formats(
         # People write predictions.csv into the folder of their class folders.
         if len(names.folders) > 1 and is_result_form(name):
             continue
-        if _lists_images(root / name, options.encoding):
+        if _lists_images(root / name, options.encoding) or _is_table_of_split(
+            root, names, name, options
+        ):
             manifests.append(name)
     formats = sorted({format_of(name) or "" for name in manifests})
     has_others = bool(names.folders) or len(manifests) < len(names.files)
     if not formats or (has_others and options.split is None):
         formats.append("imagefolder")
     return formats
+
+
+def _is_table_of_split(
+    root: SourcePath, names: Names, name: str, options: SourceOptions
+) -> bool:
+    """Whether a table is called after the split that the user asks for, and lists the images.
+
+    Where a folder is called so, it is the split.
+    """
+    split = options.split
+    if not split or not is_named_after(name, split):
+        return False
+    if split_folders(root, names, split):
+        return False
+    return bool(find_listing_tables(root, [name], options.encoding))
 
 
 def lies_at_top(
@@ -90,7 +113,12 @@ def lies_at_top(
         return bool(annotated_by_split(root, names))
     if format_name in ("metadata", "parquet", "arrow"):
         return True  # their own listing finds the splits
-    return any(format_of(name) == format_name for name in names.files)
+    tables = [name for name in names.files if format_of(name) == format_name]
+    meaning = meaning_of_split(options.split or "")
+    if meaning and split_folders(root, names, options.split):
+        # GT-final_test.csv of GTSRB says nothing of the folder Final_Training.
+        tables = [name for name in tables if meaning_of_split(name) in ("", meaning)]
+    return bool(tables)
 
 
 def _are_in(
