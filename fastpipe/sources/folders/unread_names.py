@@ -7,7 +7,7 @@ files of programs, and folders. Notes for people, such as a README, are left out
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -36,6 +36,11 @@ from fastpipe.sources.folders.splits import (
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.numbered_classes import parse_numbered_names
 from fastpipe.sources.recognised import Recognised
+from fastpipe.sources.tables.listed_images import (
+    ListingTable,
+    find_listing_tables,
+    some_tables,
+)
 from fastpipe.sources.tables.table_files import is_result_form
 
 _ENDINGS = (
@@ -99,6 +104,18 @@ def describe_unread(
         "if one of them has labels, list images and labels in a CSV file, or use "
         "fastpipe.Writer"
     )
+    listing_table = None
+    if source.format == "imagefolder":
+        listing_table = _find_listing_table(source, unread)
+    if listing_table is not None:
+        remedy = f"if it has labels, pass {some_tables([listing_table])}"
+        name = path_below(source.top or source.root, listing_table.path)
+        return [
+            Assumption(
+                f"not read, beside the images: {first_paths(unread)}; {readable(name)} lists these "
+                f"images: {remedy}"
+            )
+        ]
     for name, path in islice(unread.items(), _MAX_READ):
         if name.endswith("/"):
             continue
@@ -113,6 +130,30 @@ def describe_unread(
             )
             break
     return [Assumption(f"not read, beside the images: {first_paths(unread)}; {remedy}")]
+
+
+def _find_listing_table(
+    source: Recognised, unread: Mapping[str, SourcePath]
+) -> ListingTable | None:
+    """The unread list of the images of a source, or in an unread folder; None if there is none.
+
+    `unread`: name -> path of what was not read; the names of folders end in "/".
+    """
+    tables_of_folder: dict[SourcePath, list[str]] = {}
+    for name, path in unread.items():
+        if name.endswith("/"):
+            tables_of_folder[path] = names_in(path, FEW).files
+        else:
+            tables_of_folder.setdefault(path.parent, []).append(path.name)
+    split = meaning_of_split(source.split)
+    listing_tables: list[ListingTable] = []
+    for folder, tables in islice(tables_of_folder.items(), _MAX_READ):
+        listing_tables += find_listing_tables(folder, tables, image_folder=source.root)
+    # Train and val may have images of the same names.
+    for table in listing_tables:
+        if split and meaning_of_split(table.path.name) == split:
+            return table
+    return listing_tables[0] if listing_tables else None
 
 
 def _has_numbered_names(path: SourcePath) -> bool:
