@@ -6,6 +6,7 @@ Hugging Face's datasets keeps its own description of the columns, the features, 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -23,6 +24,8 @@ from fastpipe.sources.column_choice import (
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.likely import Known
 
+# Pandas writes the numbers of rows so.
+_PANDAS_INDEX = re.compile(r"__index_level_[0-9]+__")
 _CHOOSE = "Choose the columns to store with --field NAME=COLUMN"
 # The name of a type here -> pyarrow's tests for it. Arrow has several types for one kind of value.
 _TYPE_TESTS = {
@@ -150,11 +153,18 @@ def choose_json_columns(
 
 
 def known_columns(schema: pa.Schema) -> dict[str, Known]:
-    """The columns that may hold a class for each row: numbers and texts."""
+    """The columns that may hold classes for each row: numbers, texts and lists of texts."""
     columns = {}
     for column in schema:
-        if type_name(column.type) in ("int", "text", "bool"):
+        if _PANDAS_INDEX.fullmatch(column.name):
+            continue
+        name = type_name(column.type)
+        if name in ("int", "text", "bool"):
             columns[column.name] = Known()
+        elif name == "list":
+            item_type = storage_type(column.type).value_type
+            if type_name(item_type) == "text":
+                columns[column.name] = Known(are_lists=True)
     return columns
 
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.annotations.detections import CATEGORIES, Detections
@@ -37,6 +38,8 @@ _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0[0-9]+")
 # Pandas writes whole numbers so if one of the column is missing.
 _WHOLE_FLOAT = re.compile(r"(-?(0|[1-9][0-9]{0,18}))\.0+")
+# A whole number as a text, in either form.
+_ID = re.compile(r"([0-9]{1,19})(?:\.0+)?")
 _MAX_FIRST = 1000  # values that are kept in any case
 _MAX_DISTINCT = 2000  # different values that are kept, unless all are
 # A longer text is no name of a class. Captions of a million rows are not kept in memory.
@@ -306,7 +309,23 @@ class ColumnSummary:
                 f"{column}: labels are numbers ({rows['int']}) and names ({names[0]}); expected "
                 'only one of both. In JSONL, 7 is a number and "7" is a name'
             )
-        return not names
+        return not names and not self.are_ids
+
+    @property
+    def are_ids(self) -> bool:
+        """Whether most texts are whole numbers too large for those of classes, as of products.
+
+        Typed labels need no such rule, as a program wrote them.
+        """
+        if self._typed:
+            return False
+        numbers = [text for text in self.first if text not in NO_LABELS]
+        num_ids = 0
+        for text in numbers:
+            match = _ID.fullmatch(text)
+            if match is not None and int(match[1]) >= MAX_CLASSES:
+                num_ids += 1
+        return 2 * num_ids > len(numbers)
 
 
 def _type_of(value: object) -> Any:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.column_names import describe_columns
@@ -395,6 +396,12 @@ def _assumed_of_label(
             "text"
         )
         return (Assumption(text, f"--field {quote_for_shell(f'text={label}')}"),)
+    if isinstance(values, ColumnSummary) and values.are_ids:
+        text = (
+            f"labels: the numbers in column {label!r} go beyond {MAX_CLASSES - 1:,}, the largest "
+            "label, so they are taken as names of classes"
+        )
+        return (Assumption(text),)
     if _has_number_a_row(values):
         text = (
             f"labels: each row has another number in column {label!r}; if it numbers the images, it is "

@@ -77,8 +77,11 @@ class Labels:
         else:
             first = self._first_label
         if not first <= label < first + count:
+            ids = ""
+            if self._known is None and label >= MAX_CLASSES:
+                ids = "; write ids of classes as texts, which are names"
             raise ValueError(
-                f"label: expected -1 (none) or {first} to {first + count - 1:,}, got {label}"
+                f"label: expected -1 (none) or {first} to {first + count - 1:,}, got {label}{ids}"
             )
         label -= first
         self._largest = max(self._largest, label)
