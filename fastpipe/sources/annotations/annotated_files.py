@@ -15,7 +15,7 @@ from fastpipe.sources.file_formats import in_both_cases
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.splits import FEW, first_paths, split_in_path
 
-ENDINGS = (".json", ".geojson", ".xml", ".txt", ".odgt", ".csv")
+ENDINGS = (".json", ".geojson", ".ndjson", ".xml", ".txt", ".odgt", ".csv")
 _BOTH_CASES = in_both_cases(*ENDINGS)
 # Folders of annotations: label_2, labelTxt, ann, annotations, jsons, wider_face_split.
 _FOLDER = re.compile(
