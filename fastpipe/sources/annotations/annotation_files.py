@@ -78,6 +78,7 @@ _ROW_A_BOX = (
 _PACK_BOTH = "the same command with --format annotations packs them with the images"
 _LABEL_STUDIO = AnnotationTool("Label Studio's JSON", _PACK_BOTH, "Label Studio")
 _CVAT = AnnotationTool("CVAT's XML", _PACK_BOTH, "CVAT")
+_LABELBOX = AnnotationTool("Labelbox's NDJSON", _PACK_BOTH, "Labelbox")
 _LABELME = AnnotationTool("labelme's JSON", _PACK_BOTH, "labelme")
 _VIA = AnnotationTool("the JSON of VGG's annotator", _PACK_BOTH, "VIA")
 _VIA_TABLE = AnnotationTool("the CSV of VGG's annotator", _PACK_BOTH, "VIA's CSV")
@@ -132,6 +133,11 @@ DATA = AnnotationTool(
     "lies on the image and is cropped with it; list images and other values in a JSONL file, or "
     "pass samples to fastpipe.Writer",
 )
+JSON_DATA = AnnotationTool(
+    "JSON",
+    "--field data=json packs the value in a.json with a.jpg; or write a JSONL file with a line for "
+    "each image, or pass samples to fastpipe.Writer",
+)
 
 _GROUND_TRUTH_NAME = re.compile(r".*validation_ground_truth\.txt", re.IGNORECASE)
 _WIDER_IMAGE = re.compile(r".+\.(?:jpe?g|png|bmp)", re.IGNORECASE)
@@ -159,6 +165,7 @@ _PATTERNS = (
         (rb'"regions"\s*:', rb'"(?:filename|region_attributes|shape_attributes)"\s*:'),
     ),
     (_VIA_TABLE, (rb"region_shape_attributes", rb"region_attributes")),
+    (_LABELBOX, (rb'"data_row"\s*:', rb'"(?:projects|media_attributes)"\s*:')),
     (_VQA, (rb'"question_id"\s*:', rb'"image_id"\s*:')),
     (_KARPATHY, (rb'"sentids"\s*:', rb'"sentences"\s*:')),
     (_SUPERVISELY, (rb'"classTitle"\s*:',)),
@@ -255,7 +262,10 @@ def describe_file(start: bytes, name: str) -> AnnotationTool:
     tool = recognise_tool(start, name)
     if tool is not None:
         return tool
-    return TEXT if name.lower().endswith(".caption") else DATA
+    ending = name.rpartition(".")[2].lower()
+    if ending == "caption":
+        return TEXT
+    return JSON_DATA if ending == "json" else DATA
 
 
 def recognise_unread_tool(path: SourcePath) -> AnnotationTool | None:

@@ -16,6 +16,7 @@ from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import (
     DATA,
+    JSON_DATA,
     SIDECAR_ENDINGS,
     TEXT,
     TOOL_BYTES,
@@ -186,7 +187,7 @@ def _only_folder_error(
     name = readable(classes[label])
     remedy = f"Pass {readable(str(folder))}"
     example, tool = _choose_example(root, sidecars)
-    if tool not in (TEXT, DATA):
+    if tool not in (TEXT, DATA, JSON_DATA):
         # ICDAR's files of boxes, gt_img_1.txt of img_1.jpg, belong to no format that is read.
         remedy = (
             f"{readable(example.path)}: {tool.name}. To keep what such files say: {tool.remedy}. "

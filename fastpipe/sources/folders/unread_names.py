@@ -106,7 +106,13 @@ def describe_unread(
     )
     listing_table = None
     if source.format == "imagefolder":
-        listing_table = _find_listing_table(source, unread)
+        # Of images without labels, tables beside them are named with a whole command.
+        candidates = {
+            name: path
+            for name, path in unread.items()
+            if name.endswith("/") or not are_tables_named
+        }
+        listing_table = _find_listing_table(source, candidates)
     if listing_table is not None:
         remedy = f"if it has labels, pass {some_tables([listing_table])}"
         name = path_below(source.top or source.root, listing_table.path)

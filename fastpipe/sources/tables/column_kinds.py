@@ -56,10 +56,11 @@ class _Vector(NamedTuple):
 # The type of one value is a _Vector or one of these texts:
 #   none, text, int, float, boxes (an object of object detection), json (any other value);
 #   of texts also _RUNS; of those in a CSV file also padded (007), whole (7.0), -1 and -1.0;
-#   of lists also _EMPTY, _BOX_LIST and _NAME_LIST.
+#   of lists also _EMPTY, _BOX_LIST, _NAME_LIST and _POINT_LIST.
 _EMPTY = "empty list"
 _BOX_LIST = "list of lists of four numbers"
 _NAME_LIST = "list of names of pictures"
+_POINT_LIST = "list of points, each of two or three numbers"
 _RUNS = "run lengths of a mask"
 # Types that matter only to labels -> the types that fields know.
 _FIELD_TYPES: dict[Any, str] = {
@@ -69,6 +70,7 @@ _FIELD_TYPES: dict[Any, str] = {
     "-1.0": "float",
     _BOX_LIST: "json",
     _NAME_LIST: "json",
+    _POINT_LIST: "json",
     _RUNS: "text",
 }
 _NUMBER_TYPES = frozenset(("int", "whole", "float", "padded", *NO_LABELS))
@@ -194,7 +196,7 @@ class ColumnSummary:
     def are_lists(self) -> bool:
         """Whether there are lists or objects among the values, or lists as Python writes them."""
         for value_type in self._types:
-            is_list = value_type in (_EMPTY, _BOX_LIST, _NAME_LIST, "json")
+            is_list = value_type in (_EMPTY, _BOX_LIST, _NAME_LIST, _POINT_LIST, "json")
             if is_list or isinstance(value_type, _Vector):
                 return True
         # Python's lists have single quotes, so they are no JSON: ['cat', 'dog'].
@@ -215,6 +217,11 @@ class ColumnSummary:
     def has_name_lists(self) -> bool:
         """Whether there are lists of names of pictures among the values."""
         return _NAME_LIST in self._types
+
+    @property
+    def has_point_lists(self) -> bool:
+        """Whether there are lists of points, such as [[10, 20], [12, 25]], among the values."""
+        return _POINT_LIST in self._types
 
     @property
     def are_empty_lists(self) -> bool:
@@ -353,9 +360,16 @@ def _type_of(value: object) -> Any:
         return _BOX_LIST
     if isinstance(value, list) and all(_is_picture_name(entry) for entry in value):
         return _NAME_LIST
+    if isinstance(value, list) and all(map(_is_point, value)):
+        return _POINT_LIST
     if isinstance(value, Mapping) and _is_detection(value):
         return "boxes"
     return "json"
+
+
+def _is_point(value: object) -> bool:
+    is_pair_or_triple = isinstance(value, list) and len(value) in (2, 3)
+    return is_pair_or_triple and all(map(_is_number, value))
 
 
 def _is_picture_name(value: object) -> bool:

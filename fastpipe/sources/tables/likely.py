@@ -456,11 +456,22 @@ def _assumed_of_shapes(
         elif field.kind in ("json", "floats") and _are_called_points(field.column):
             text = (
                 f"column {field.column!r} looks like points, and is stored as numbers that crops and "
-                "mirroring leave as they are. If each value is a list of objects, each a list of "
-                "points x, y, visibility, [[[10, 20, 2], [12, 25, 0]]], they can be keypoints"
+                "mirroring leave as they are. "
             )
-            wish = quote_for_shell(f"keypoints={field.column}:keypoints")
-            assumptions.append(Assumption(text, f"--field {wish}"))
+            wish = f"--field {quote_for_shell(f'keypoints={field.column}:keypoints')}"
+            if isinstance(values, ColumnSummary) and values.has_point_lists:
+                # MPII's joints are the points of one object, without their visibility.
+                text += (
+                    "For keypoints, write each value as a list of objects, each a list of points x, "
+                    f"y, visibility, [[[10, 20, 2], [12, 25, 0]]], and pass {wish}"
+                )
+                assumptions.append(Assumption(text))
+                continue
+            text += (
+                "If each value is a list of objects, each a list of points x, y, visibility, "
+                "[[[10, 20, 2], [12, 25, 0]]], they can be keypoints"
+            )
+            assumptions.append(Assumption(text, wish))
         elif field.kind == "text" and _are_paths_of_pictures(values):
             text = f"column {field.column!r} of paths is stored as text"
             wish = f"{field.name}={field.column}:image"

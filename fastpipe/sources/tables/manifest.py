@@ -4,7 +4,7 @@ images.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fastpipe.dataset.format.folder import scheme_of
@@ -12,9 +12,13 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import is_called_images
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath, files_below
-from fastpipe.sources.folders.splits import are_called_like_parts, first_paths
+from fastpipe.sources.folders.splits import (
+    are_called_like_parts,
+    first_paths,
+    split_of_name,
+)
 from fastpipe.sources.listing import Assumption, Listing, add_assumptions
-from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
 from fastpipe.sources.tables.image_rows import (
     caption_fields,
@@ -23,6 +27,7 @@ from fastpipe.sources.tables.image_rows import (
     gather_masks,
     settle_rows,
 )
+from fastpipe.sources.tables.likely import columns_of_ids
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.listed_images import find_listing_tables
 from fastpipe.sources.tables.manifest_columns import (
@@ -160,9 +165,15 @@ def list_manifest(
             option="run_order",
         )
     if is_alone and options.image_root is None:
-        _refuse_images_elsewhere(path, listing, options)
+        id_columns = columns_of_ids(manifest.summaries)
+        other_columns = [column for column in id_columns if column != columns.image]
+        _refuse_images_elsewhere(path, listing, options, other_columns)
     if columns.image and _lists_paths_alone(manifest, columns):
-        listing = add_assumptions(listing, _folders_as_classes(listing))
+        reason = "the list says paths alone"
+        listing = add_assumptions(listing, _folders_as_classes(listing, reason))
+    elif is_metadata and columns.image and _has_no_classes(listing, options):
+        reason = f"{path.name} has none"
+        listing = add_assumptions(listing, _folders_as_classes(listing, reason))
 
     # Another table may have the numbers that the classes have in training. A split of this table
     # has the numbers of the whole table, and classes that the user gives have theirs.
@@ -236,16 +247,33 @@ def _lists_paths_alone(manifest: Manifest, columns: ColumnChoice) -> bool:
     return len(others) == 1 and summary.kind == "int" and summary.are_all_different
 
 
-def _folders_as_classes(listing: Listing) -> Iterator[Assumption]:
-    """The assumption that images of a list of paths alone have no labels, as they lie in folders."""
+def _has_no_classes(listing: Listing, options: SourceOptions) -> bool:
+    """Whether a listing has no classes, and nothing says yet why its images have no labels."""
+    if listing.classes or options.label_pattern is not None:
+        return False
+    if any(field.kind in ("boxes", "mask", "classes") for field in listing.fields):
+        return False
+    return not any(
+        assumption.text.startswith(("labels:", "classes:"))
+        for assumption in listing.assumed
+    )
+
+
+def _folders_as_classes(listing: Listing, reason: str) -> Iterator[Assumption]:
+    """The assumption that images have no labels, though they lie in folders.
+
+    `reason`: why they have none.
+    """
     folders: dict[str, None] = {}  # in place of a set, as it keeps the order
     for source in listing.sources:
         if source.problem is None:
             folders[source.path.rpartition("/")[0]] = None
     if len(folders) < 2 or "" in folders or are_called_like_parts(list(folders)):
         return
+    if all(split_of_name(folder.partition("/")[0]) for folder in folders):
+        return
     yield Assumption(
-        f"labels: none, for the list says paths alone; the images lie in {first_paths(folders)}. "
+        f"labels: none, for {reason}; the images lie in {first_paths(folders)}. "
         "If the folder of each image is its class:",
         f"{LABEL_PATTERN} '{FOLDER_PATTERN}'",
     )
@@ -287,19 +315,30 @@ def _files_beside_metadata(root: SourcePath) -> Iterator[str]:
 
 
 def _refuse_images_elsewhere(
-    path: SourcePath, listing: Listing, options: SourceOptions
+    path: SourcePath,
+    listing: Listing,
+    options: SourceOptions,
+    id_columns: Sequence[str],
 ) -> None:
-    """Raises PackError if no image of a table is beside it, with the place where they may be."""
+    """Raises PackError if no image of a table is beside it, with the place where they may be.
+
+    `id_columns`: other columns that may have the names of the images.
+    """
     if any(source.problem is None for source in listing.sources):
         return
     first_path = ""
     if listing.sources:
         first_path = listing.sources[0].path
     if scheme_of(first_path):
+        by_id = ""
+        if id_columns:
+            # Google Landmarks has the names of its files beside their URLs.
+            option = f"--image-column {quote_for_shell(id_columns[0])}"
+            by_id = f". If files here have the names in column {id_columns[0]!r}, {option} finds them"
         raise PackError(
             f"{readable(str(path))} lists URLs, such as {readable(first_path)}, and its images are "
             "not downloaded. Download them, and write their paths into the table; or name the URL "
-            "that all of them begin with: --image-root URL"
+            f"that all of them begin with: --image-root URL{by_id}"
         )
     folder = path.parent
     if not isinstance(folder, Path):

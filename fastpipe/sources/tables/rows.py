@@ -76,6 +76,9 @@ def rows_of(
         problem = row.problem
         if columns.image and problem is None:
             path = row.values.get(columns.image)
+            # Visual Genome names its images by numbers: 5 means 5.jpg.
+            if isinstance(path, int) and not isinstance(path, bool):
+                path = str(path)
             problem = describe_wrong_path(columns.image, path)
         if problem is not None:
             yield Row(row.where, problem=problem)

@@ -41,10 +41,10 @@ def test_a_folder_without_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ending", "content", "kind"),
     [
-        ("json", {"camera": "left"}, "data"),
+        ("json", {"camera": "left"}, "JSON"),
         ("txt", "a cat on a mat", "texts"),
         ("npy", "numbers", "data"),
-        ("jpg.json", {"tags": ["cat"]}, "data"),
+        ("jpg.json", {"tags": ["cat"]}, "JSON"),
     ],
 )
 @becomes(

@@ -226,7 +226,8 @@ def test_spaces_in_place_of_commas(eight: Path) -> None:
 
 @becomes(
     "MPII, landmarks: JSON with a list of joints for each image",
-    "JSON; that crops and mirroring leave the points as they are is said",
+    "JSON; that crops and mirroring leave the points as they are is said, with the form that "
+    "keypoints have",
     "--field keypoints=joints:keypoints",
 )
 def test_joints_in_json(tmp_path: Path) -> None:
@@ -245,7 +246,8 @@ def test_joints_in_json(tmp_path: Path) -> None:
         "column 'joints' looks like points, and is stored as numbers that crops and mirroring leave "
         "as they are. "
     )
-    assert text.endswith("(--field keypoints=joints:keypoints)")
+    assert "For keypoints, write each value as a list of objects" in text
+    assert text.endswith("and pass --field keypoints=joints:keypoints")
     assert values(tmp_path, "joints") == {"1.jpg": joints, "2.jpg": joints}
 
     # A list of objects, each a list of points with their visibility.

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from support.sources.annotated import packed_objects
 from support.sources.becomes import becomes
-from support.sources.people import assumed, labels, photos, write
+from support.sources.people import assumed, labels, photos, values, write
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -117,17 +118,21 @@ def test_one_large_number_among_labels_is_rejected(tmp_path: Path) -> None:
     "the file is named, with the option to pack it",
     "SRC/list_train.txt --image-root SRC/train",
 )
-@pytest.mark.parametrize("place", ["list_train.txt", "lists/train.txt"])
-def test_lists_beside_splits(tmp_path: Path, place: str) -> None:
-    source = photos(tmp_path / "src", "train/a_1.jpg", "train/b_2.jpg", "test/c_3.jpg")
-    file = write(source / place, "a_1.jpg 0\nb_2.jpg 1\n")
+@pytest.mark.parametrize(
+    ("place", "folders"), [("list_train.txt", ("7/", "8/")), ("lists/train.txt", ("", ""))]
+)
+def test_lists_beside_splits(tmp_path: Path, place: str, folders: tuple[str, str]) -> None:
+    paths = [f"{folders[0]}a_1.jpg", f"{folders[1]}b_2.jpg"]
+    source = photos(tmp_path / "src", *(f"train/{path}" for path in paths))
+    photos(source, "test/c_3.jpg")
+    file = write(source / place, f"{paths[0]} 0\n{paths[1]} 1\n")
     text = assumed(fastpipe.pack(source, tmp_path / "none", split="train"))[-1]
     assert text.endswith(
         f"{place} lists these images: if it has labels, pass {file}, with --image-root "
         f"{source}/train"
     )
     fastpipe.pack(file, tmp_path / "packed", image_root=source / "train")
-    assert labels(tmp_path) == {"a_1.jpg": "0", "b_2.jpg": "1"}
+    assert labels(tmp_path) == {paths[0]: "0", paths[1]: "1"}
 
 
 @becomes(
@@ -149,3 +154,90 @@ def test_lists_of_texts_in_parquet(tmp_path: Path) -> None:
     ]
     fastpipe.pack(tmp_path / "t.parquet", tmp_path / "packed", fields=["tags=tags:classes"])
     assert fastpipe.open(tmp_path / "packed").fields["tags"].names == ("ant", "bee")
+
+
+@becomes(
+    "Visual Genome: `image_data.json` with the numbers of images, beside `VG_100K/5.jpg`",
+    "the images, found by their numbers; the other values as fields",
+)
+def test_images_named_by_numbers(tmp_path: Path) -> None:
+    photos(tmp_path, "VG_100K/5.jpg", "VG_100K/61.jpg")
+    rows = [{"image_id": number, "coco_id": None} for number in (5, 61)]
+    table = write(tmp_path / "image_data.json", rows)
+    assert not fastpipe.pack(table, tmp_path / "packed").tally.rejected
+    keys = list(fastpipe.open(tmp_path / "packed")["key"])
+    assert sorted(keys) == ["VG_100K/5.jpg", "VG_100K/61.jpg"]
+
+
+@becomes(
+    "Google Landmarks: CSV with `id`, `url`, `landmark_id`, and the images here",
+    "refused; the option that finds the images is named",
+    "--image-column id --label-column landmark_id",
+)
+def test_urls_beside_ids(tmp_path: Path) -> None:
+    photos(tmp_path, "train/a/b/c/abc0.jpg", "train/a/b/c/abc1.jpg")
+    rows = "abc0,http://x.org/0.jpg,7\nabc1,http://x.org/1.jpg,8\n"
+    table = write(tmp_path / "train.csv", f"id,url,landmark_id\n{rows}")
+    with pytest.raises(PackError, match="names in column 'id', --image-column id finds them"):
+        fastpipe.pack(table, tmp_path / "none")
+    fastpipe.pack(table, tmp_path / "packed", image_column="id", label_column="landmark_id")
+    assert set(labels(tmp_path).values()) == {"7", "8"}
+
+
+@becomes(
+    "class folders with `metadata.csv` (file_name and other values, no label)",
+    "no labels; the option that takes the folders is named",
+    "--label-pattern '(.+)/'",
+)
+def test_class_folders_with_metadata(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "mel/1.jpg", "nevus/2.jpg")
+    write(source / "metadata.csv", "file_name,age,site\nmel/1.jpg,31,arm\nnevus/2.jpg,32,leg\n")
+    (text,) = assumed(fastpipe.pack(source, tmp_path / "none"))
+    assert text == (
+        "labels: none, for metadata.csv has none; the images lie in mel, nevus. If the folder of "
+        "each image is its class: (--label-pattern '(.+)/')"
+    )
+    fastpipe.pack(source, tmp_path / "packed", label_pattern="(.+)/")
+    assert labels(tmp_path) == {"mel/1.jpg": "mel", "nevus/2.jpg": "nevus"}
+
+
+@becomes(
+    "SA-1B: `sa_1.json` beside `sa_1.jpg`",
+    "their number and an example are named, with the option that packs them",
+    "--field data=json",
+)
+def test_json_beside_images(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "sa_1.jpg", "sa_2.jpg")
+    for number in (1, 2):
+        write(source / f"sa_{number}.json", {"image": {}, "annotations": [number]})
+    (text,) = assumed(fastpipe.pack(source, tmp_path / "none"))
+    assert "(JSON). To keep what they say: --field data=json packs the value in a.json" in text
+    fastpipe.pack(source, tmp_path / "packed", fields=["data=json"])
+    assert values(tmp_path, "data")["sa_1.jpg"] == {"image": {}, "annotations": [1]}
+
+
+@becomes(
+    "Labelbox: NDJSON with `data_row`, a line for each image, beside the images",
+    "boxes; objects without a box and classifications are left out and named",
+)
+def test_labelbox(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "a.jpg", "b.jpg")
+    box = {"name": "dog", "bounding_box": {"top": 1, "left": 2, "height": 5, "width": 6}}
+    line = {"name": "cat", "annotation_kind": "ImagePolyline", "line": []}
+    lines = []
+    for name, objects in (("a.jpg", [box, line]), ("b.jpg", [])):
+        annotations = {"objects": objects, "classifications": [{"name": "weather"}]}
+        row = {
+            "data_row": {"id": "c1", "external_id": name, "row_data": "https://x.org/1"},
+            "media_attributes": {"width": 40, "height": 30},
+            "projects": {"p1": {"labels": [{"annotations": annotations}]}},
+        }
+        lines.append(json.dumps(row) + "\n")
+    file = write(source / "export.ndjson", "".join(lines))
+    for root in (file, source):
+        boxes, summary = packed_objects(root, tmp_path / "packed")
+        assert boxes == {"a.jpg": [("dog", [2, 1, 8, 6])], "b.jpg": []}
+        assert assumed(summary) == [
+            "left out, because they give no box: ImagePolyline (1)",
+            "values of images that are not packed: classifications",
+        ]
