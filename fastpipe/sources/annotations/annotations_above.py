@@ -36,7 +36,6 @@ from fastpipe.sources.annotations.annotation_folders import (
 )
 from fastpipe.sources.annotations.coco_annotations import PANOPTIC
 from fastpipe.sources.annotations.coco_folders import begins_like_coco
-from fastpipe.sources.column_choice import find_image_like_columns
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import Names, names_in, shared_folders
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
@@ -64,12 +63,12 @@ from fastpipe.sources.tables.listed_images import (
     has_only_ids,
     lists_images,
 )
-from fastpipe.sources.tables.split_column import has_splits
 from fastpipe.sources.tables.table_files import (
     has_answers,
     is_result_form,
     sort_labelled_first,
 )
+from fastpipe.sources.tables.table_options import describe_options_of_table
 from fastpipe.sources.tables.training_classes import describe_options_of_training
 
 # Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
@@ -191,7 +190,7 @@ def find_annotations_above(
     annotations = _collect_annotations(folder, images)
     # A table beside splits is named by another assumption.
     texts = " ".join(assumption.text for assumption in listing.assumed)
-    annotations = [entry for entry in annotations if entry.path not in texts]
+    annotations = [entry for entry in annotations if not _is_named(entry.path, texts)]
     if not annotations:
         return []
 
@@ -210,6 +209,14 @@ def find_annotations_above(
         f"{AS_CLASSES} packs the images without it"
     )
     return [Assumption(text)]
+
+
+def _is_named(path: str, texts: str) -> bool:
+    """Whether texts name a file, also relative to the working folder, as the user may write it."""
+    for written_path in (path, os.path.relpath(path)):
+        if re.search(rf"(?<![\w./-]){re.escape(written_path)}(?![\w/-])", texts):
+            return True
+    return False
 
 
 def _collect_annotations(folder: Path, images: _Images) -> list[_Annotations]:
@@ -521,7 +528,7 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
     if is_coco or is_table or is_mapping:
         command = _pack_command(path, images)
         if is_table:
-            command += _options_of_table(path, listed, images)
+            command += describe_options_of_table(path, listed, images)
             command += describe_options_of_training(path, images)
         return _Annotations(
             str(path), content, f"To pack what it says: {command}", _TABLE
@@ -538,36 +545,6 @@ def _lie_in_parts(folder: Path, images: Path) -> bool:
     if folder == images or not images.is_relative_to(folder):
         return False
     return are_called_like_parts(names_in(folder, FEW).folders)
-
-
-def _options_of_table(table: Path, listed: list[str], images: Path) -> str:
-    """The options without which a table cannot be packed: the column of images, and the split."""
-    rows = first_cells(table)
-    if not rows:
-        return ""
-    options = ""
-    columns = list(rows[0])
-    names = {os.path.splitext(name)[0] for name in listed}
-    image_columns = []
-    for column in columns:
-        # Not a column of masks, which may lie beside the images.
-        stems = {_stem_of(row.get(column, "")) for row in rows}
-        if names & stems and not is_called_target(column.partition("_")[0]):
-            image_columns.append(column)
-    known_columns = find_image_like_columns(columns, SourceOptions())
-    if image_columns and not set(image_columns) & set(known_columns):
-        options += f" --image-column {quote_for_shell(image_columns[0])}"
-    for column in columns:
-        if has_splits(column, {row.get(column, "") for row in rows}):
-            split = images.name if meaning_of_split(images.name) else "all"
-            options += f" --split {quote_for_shell(split)}"
-            break
-    return options
-
-
-def _stem_of(written_path: str) -> str:
-    name = written_path.replace("\\", "/").rpartition("/")[2]
-    return os.path.splitext(name)[0]
 
 
 def _pack_command(annotations: Path, images: Path, *, is_folder: bool = False) -> str:

@@ -61,6 +61,7 @@ from fastpipe.sources.tables.table_files import (
     is_result_form,
     sort_labelled_first,
 )
+from fastpipe.sources.tables.table_options import describe_options_of_table
 from fastpipe.sources.tables.table_text import LISTS
 from fastpipe.sources.tables.training_classes import describe_options_of_training
 
@@ -341,6 +342,8 @@ def _tables_beside_splits(
     table = candidates[0]
     options = f"--image-root {readable(str(root))}"
     if isinstance(top, Path) and isinstance(root, Path):
+        pictures = names_in(root, FEW).files
+        options += describe_options_of_table(top / table, pictures, root)
         options += describe_options_of_training(top / table, root.absolute())
     assumption = Assumption(
         f"labels: none, though {readable(table)} lies beside the splits; if it has the labels, "

@@ -360,7 +360,7 @@ def _type_of(value: object) -> Any:
         return _BOX_LIST
     if isinstance(value, list) and all(_is_picture_name(entry) for entry in value):
         return _NAME_LIST
-    if isinstance(value, list) and all(map(_is_point, value)):
+    if isinstance(value, list) and all(_is_point(entry) for entry in value):
         return _POINT_LIST
     if isinstance(value, Mapping) and _is_detection(value):
         return "boxes"

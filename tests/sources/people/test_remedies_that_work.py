@@ -241,3 +241,31 @@ def test_labelbox(tmp_path: Path) -> None:
             "left out, because they give no box: ImagePolyline (1)",
             "values of images that are not packed: classifications",
         ]
+
+
+@becomes(
+    "`train.csv` beside `train/` and `test/`, whose column of images has a name of its own",
+    "no labels; the table is named once, with the options that pack it",
+    "SRC/train.csv --image-root SRC/train --image-column photo",
+)
+@pytest.mark.parametrize("is_relative", [False, True])
+def test_a_table_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_relative: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    photos(tmp_path / "src", "train/img_1a.jpg", "train/img_2b.jpg", "test/img_3c.jpg")
+    source = Path("src") if is_relative else tmp_path / "src"
+    write(source / "train.csv", "photo,level\nimg_1a.jpg,0\nimg_2b.jpg,1\n")
+    texts = assumed(fastpipe.pack(source, tmp_path / "none", split="train"))
+    assert texts == [
+        "labels: none, though train.csv lies beside the splits; if it has the labels, pass "
+        f"{source}/train.csv (--image-root {source}/train --image-column photo)"
+    ]
+    fastpipe.pack(
+        source / "train.csv",
+        tmp_path / "packed",
+        image_root=source / "train",
+        image_column="photo",
+        label_column="level",
+    )
+    assert labels(tmp_path) == {"img_1a.jpg": "0", "img_2b.jpg": "1"}
