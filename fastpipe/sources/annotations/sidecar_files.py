@@ -68,14 +68,14 @@ def leave_out_sidecar_files(
     """
     # Most folders have none. A sample of their files shows it quickly.
     step = max(1, len(sources) // _NUM_CHECKED)
-    if not any(_is_sidecar(source.path) for source in sources[::step]):
+    if not any(is_sidecar(source.path) for source in sources[::step]):
         return []
 
     sidecars: list[Source] = []
     image_names: set[str] = set()
     image_labels: set[int] = set()
     for source in sources:
-        if _is_sidecar(source.path):
+        if is_sidecar(source.path):
             sidecars.append(source)
         else:
             image_names.add(_file_name(source.path))
@@ -123,7 +123,7 @@ def find_empty_classes(
     labels_of_sidecars: set[int] = set()
     labels_of_images: set[int] = set()
     for source in sources:
-        if _is_sidecar(source.path):
+        if is_sidecar(source.path):
             labels_of_sidecars.add(source.label)
         else:
             labels_of_images.add(source.label)
@@ -233,7 +233,8 @@ def _read_start(root: SourcePath, source: Source) -> bytes:
         return b""
 
 
-def _is_sidecar(path: str) -> bool:
+def is_sidecar(path: str) -> bool:
+    """Whether a file has the ending of annotations or texts."""
     return path.lower().endswith(SIDECAR_ENDINGS)
 
 

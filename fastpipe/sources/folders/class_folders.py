@@ -14,6 +14,7 @@ from fastpipe.errors import readable
 from fastpipe.sources.annotations.annotation_folders import is_called_images
 from fastpipe.sources.annotations.sidecar_files import (
     find_empty_classes,
+    is_sidecar,
     leave_out_lists,
     leave_out_sidecar_files,
     refuse_masks,
@@ -209,7 +210,7 @@ def _assume_all_splits(
     # The folders in the root that have images, in the order of their names.
     folders = set[str]()
     for source in sources:
-        if "/" in source.path and is_picture(source.path):
+        if "/" in source.path and not is_sidecar(source.path):
             folders.add(source.path.partition("/")[0])
     names = sorted(folders)
     names_in_parts = set[str]()

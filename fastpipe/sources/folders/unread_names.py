@@ -146,11 +146,14 @@ def _find_listing_table(
     `unread`: name -> path of what was not read; the names of folders end in "/".
     """
     tables_of_folder: dict[SourcePath, list[str]] = {}
+    num_folders = 0
     for name, path in unread.items():
-        if name.endswith("/"):
-            tables_of_folder[path] = names_in(path, FEW).files
-        else:
+        if not name.endswith("/"):
             tables_of_folder.setdefault(path.parent, []).append(path.name)
+        elif num_folders < _MAX_READ:
+            # Behind a URL, each look at a folder is a request.
+            tables_of_folder[path] = names_in(path, FEW).files
+            num_folders += 1
     split = meaning_of_split(source.split)
     listing_tables: list[ListingTable] = []
     for folder, tables in islice(tables_of_folder.items(), _MAX_READ):

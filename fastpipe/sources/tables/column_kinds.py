@@ -368,8 +368,9 @@ def _type_of(value: object) -> Any:
 
 
 def _is_point(value: object) -> bool:
-    is_pair_or_triple = isinstance(value, list) and len(value) in (2, 3)
-    return is_pair_or_triple and all(map(_is_number, value))
+    if not isinstance(value, list) or len(value) not in (2, 3):
+        return False
+    return all(map(_is_number, value))
 
 
 def _is_picture_name(value: object) -> bool:
