@@ -321,7 +321,7 @@ REJECTED: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"path": ""}, "a.jsonl/000014", "column path: expected the path of an image, got none"),
     ({"label": "ant"}, "a.jsonl/000015", "column path: expected the path of an image, got none"),
-    ({"path": 7}, "a.jsonl/000016", "column path: expected the path of an image, got 7"),
+    ({"path": [7]}, "a.jsonl/000016", "column path: expected the path of an image, got [7]"),
     ({"path": "a\0b"}, "a.jsonl/000017", "expected the path of an image"),
     ({"path": "\ud800"}, "a.jsonl/000018", "expected the path of an image"),
     ({"path": "x" * 5000}, "a.jsonl/000019", "expected the path of an image"),

@@ -200,7 +200,8 @@ def test_a_form_for_results_is_no_table_of_labels(tmp_path: Path) -> None:
     kaggle(tmp_path / "src", "id")
     said = assumed(fastpipe.pack(tmp_path / "src", tmp_path / "other", split="train"))
     train = tmp_path / "src" / "train"
-    assert said[0].endswith(f"if it has the labels, pass {train}.csv (--image-root {train})")
+    options = f"--image-root {train} --image-column id"
+    assert said[0].endswith(f"if it has the labels, pass {train}.csv ({options})")
     shutil.rmtree(tmp_path / "src" / "test")
     train.rename(tmp_path / "src" / "images")
     with pytest.raises(
