@@ -286,7 +286,9 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     pair = _pair(source)
     images = pair.images
     masks = pair.labels
-    splits = split_folders(images, names_in(images, FEW))
+    splits: dict[str, SourcePath] = {}
+    if not pair.classes:
+        splits = split_folders(images, names_in(images, FEW))
     listed = None
     # VOC has masks of some of its images only, and lists of these for each split.
     has_lists = isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir()
@@ -294,7 +296,7 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
         listed = read_split_names(
             Path(str(source.root)), MASK_LISTS.name, options.split
         )
-    elif splits or options.split is not None:
+    elif splits or (options.split is not None and not pair.classes):
         chosen = choose_split(images, options.split, splits)
         split_of_masks = find_split(chosen, names_in(masks, FEW).folders)
         if split_of_masks is None:
@@ -306,5 +308,5 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     root = source.root
     images_below = path_below(root, images)
     masks_below = path_below(root, masks)
-    folders = MaskFolders(root, images_below, masks_below)
+    folders = MaskFolders(root, images_below, masks_below, pair.classes)
     return list_masks(folders, options, listed, _folders_around(source))

@@ -49,6 +49,8 @@ class FolderPair(NamedTuple):
         image_list: the file that lists the images of the split; None if it has all in the folder.
         folders: of a split with several folders: each with that of its labels. `images` and
             `labels` hold them.
+        classes: of images in class folders, of which some have masks: those of all splits. See
+            Note [masks of defects]
     """
 
     kind: str
@@ -57,6 +59,7 @@ class FolderPair(NamedTuple):
     split: str
     image_list: SourcePath | None = None
     folders: tuple[tuple[Path, Path], ...] = ()
+    classes: tuple[str, ...] = ()
 
 
 def pair_folders(root: SourcePath, names: Names) -> list[FolderPair]:

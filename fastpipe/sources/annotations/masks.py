@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.native import _engine
 from fastpipe.sources.annotations.colour_list import find_colours
+from fastpipe.sources.annotations.defect_masks import assume_no_defects, class_folder
 from fastpipe.sources.annotations.labelmap import (
     LABELMAP,
     read_mask_classes,
@@ -35,6 +36,8 @@ from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row
 
 _MASK = "mask"
+# The value of a mask that is drawn, with nothing in it.
+_EMPTY_MASK = {"shapes": []}
 # The share of images that must have a mask of a kind. A few images are never labelled.
 _MIN_SHARE = 0.95
 # So many masks are decoded while listing: enough to see their kind, and quick.
@@ -75,11 +78,15 @@ _SEPARATOR = re.compile(r"[-_. ]")
 
 
 class MaskFolders(NamedTuple):
-    """The folders of images and of their masks; these two are relative to `root`."""
+    """The folders of images and of their masks; these two are relative to `root`.
+
+    classes: of images in class folders, some of which have no masks. Note [masks of defects]
+    """
 
     root: SourcePath
     images: str
     masks: str
+    classes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         images = readable(str(self.root / self.images))
@@ -123,10 +130,14 @@ def list_masks(
             )
             assumed.append(Assumption(text))
     pairs = _pair_names(folders, images, masks)
+    without_mask = _images_without_defect(folders, images, masks)
+    if without_mask:
+        # Each kind of mask is one of the images with a defect alone.
+        pairs = pairs or {_MASK: {}}
     if options.fields is not None:
         fields = [_requested_field(folders, pairs, column) for column in options.fields]
     else:
-        fields = [_only_field(folders, pairs, len(images))]
+        fields = [_only_field(folders, pairs, len(images) - len(without_mask))]
 
     packed_masks: set[str] = set()
     # Only class masks are checked: a field of the kind image takes any picture.
@@ -148,9 +159,19 @@ def list_masks(
             fields[index] = field._replace(names=names)
             assumed += assume_names(field, names, LABELMAP)
 
-    rows = (_make_row(folders, image, fields, pairs) for image in images)
-    beside = [mask for mask in masks if mask not in packed_masks]
-    listing = list_rows(folders.root, rows, fields, beside=beside)
+    for field in fields:
+        assumed += assume_no_defects(field.name, without_mask, folders.images)
+    has_no_mask = set(without_mask)
+    rows = (
+        _make_row(folders, image, fields, pairs, is_without=image in has_no_mask)
+        for image in images
+    )
+    beside: list[str] = []
+    # The masks of MVTec AD are those of one split, and all splits have the same folder of masks.
+    if not folders.classes or packed_masks:
+        beside = [mask for mask in masks if mask not in packed_masks]
+    classes = folders.classes or None
+    listing = list_rows(folders.root, rows, fields, classes=classes, beside=beside)
     return replace(listing, assumed=tuple(assumed))
 
 
@@ -245,17 +266,41 @@ def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceF
     )
 
 
+def _images_without_defect(
+    folders: MaskFolders, images: Sequence[str], masks: Sequence[str]
+) -> list[str]:
+    """The images in class folders that have no masks. See Note [masks of defects]."""
+    if not folders.classes:
+        return []
+    defects = {class_folder(mask, folders.masks) for mask in masks}
+    return [
+        image for image in images if class_folder(image, folders.images) not in defects
+    ]
+
+
 def _make_row(
-    folders: MaskFolders, image: str, fields: Sequence[SourceField], pairs: _Pairs
+    folders: MaskFolders,
+    image: str,
+    fields: Sequence[SourceField],
+    pairs: _Pairs,
+    *,
+    is_without: bool,
 ) -> Row:
-    values = {}
+    """The row of an image. `is_without`: it shows nothing that a mask could mark."""
+    values: dict[str, Any] = {}
     problem = None
+    label = None
+    if folders.classes:
+        label = folders.classes.index(class_folder(image, folders.images))
     for field in fields:
         mask = pairs[field.column].get(image)
         values[field.name] = mask
+        if mask is None and is_without:
+            values[field.name] = _EMPTY_MASK
+            continue
         if mask is None and problem is None:
             problem = f"no {field.name} of this name in {folders.masks}"
-    return Row(image, values, problem, image)
+    return Row(image, values, problem, image, label)
 
 
 def _have_colours(folders: MaskFolders, masks: Sequence[str]) -> bool:

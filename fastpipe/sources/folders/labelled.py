@@ -16,6 +16,7 @@ from fastpipe.sources.annotations.darknet import (
     find_listed_splits,
     is_flat_yolo,
 )
+from fastpipe.sources.annotations.defect_masks import find_defect_pairs
 from fastpipe.sources.annotations.yolo_yaml import YOLO_FOLDERS, find_yaml_folders
 from fastpipe.sources.files import Names, SourcePath, names_in, path_below
 from fastpipe.sources.folders.folder_roles import is_called_target
@@ -53,6 +54,8 @@ def labelled_formats(
     """
     if find_yaml_folders(root, names) or find_darknet_folders(root, names):
         return ["yolo"]
+    if find_defect_pairs(root, names):
+        return ["masks"]
     pairs = pair_folders(root, names)
     if not pairs:
         if is_flat_voc(names):
@@ -174,6 +177,10 @@ def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderP
     """The pairs of a format; pairs with empty folders of labels only if there are no others."""
     if format_name == "yolo":
         pairs = find_yaml_folders(root, names) or find_darknet_folders(root, names)
+        if pairs:
+            return pairs
+    if format_name == "masks":
+        pairs = find_defect_pairs(root, names)
         if pairs:
             return pairs
     # Pairs of the format come first; pairs whose folders of labels are empty may be of any format.
