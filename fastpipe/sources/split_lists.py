@@ -58,6 +58,7 @@ _NUMBER_OF_SPLIT = re.compile(r"[0-9]")
 # Of CUB: a number and the path of the image on each line.
 _PATHS_OF_NUMBERS = "images.txt"
 _BOXES_OF_NUMBERS = "bounding_boxes.txt"
+_NUMBER_OF_IMAGE = re.compile(r"[0-9a-fA-F-]+")
 # How datasets number their splits, by the name of the file. In CUB's, 1 is is_training_image.
 _CUB_SPLITS = re.compile(r"train[-_]test[-_]split.*", re.IGNORECASE)
 _CELEBA_SPLITS = re.compile(r"list_eval_partition.*", re.IGNORECASE)
@@ -258,15 +259,16 @@ def _describe_numbers(splits: Sequence[str], meanings: Mapping[str, str]) -> str
 
 
 def _assume_unread_boxes(list_of_splits: Path) -> list[Assumption]:
-    """Says that the boxes of CUB, by the numbers of images, lie beside its splits and are not read."""
+    """Says that the boxes of CUB, by the numbers of images, lie beside its splits and are not read,
+    and how to pack them.
+    """
     boxes = list_of_splits.parent / _BOXES_OF_NUMBERS
     if not boxes.is_file() or not _read_paths_of_numbers(list_of_splits, None):
         return []
     return [
         Assumption(
-            f"boxes: none; {readable(str(boxes))} has a box by the number of each image, and is not "
-            "read. To pack boxes, write a CSV file with a row for each image: path, class, x, y, "
-            "width, height"
+            f"boxes: none; {readable(str(boxes))} has a box by the number of each image. To pack both: "
+            f"fastpipe pack {quote_for_shell(str(boxes.parent))} DST --split train"
         )
     ]
 
@@ -513,7 +515,8 @@ def _read_paths_of_numbers(file: SourcePath, encoding: str | None) -> dict[str, 
     paths = {}
     for line in _read_lines(numbered, encoding):
         number, _, path = line.partition(" ")
-        if not number.isdigit() or not path:
+        # NABirds has hexadecimal numbers with hyphens.
+        if not _NUMBER_OF_IMAGE.fullmatch(number) or not path:
             return {}
         paths[number] = path.strip()
     return paths

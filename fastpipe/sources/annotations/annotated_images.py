@@ -72,7 +72,11 @@ def list_annotated_images(
     all_entries: list[_Entry] = []
     for path in files:
         all_entries += _read(Path(str(path)), reader_name)
-    entries, others = _divide_by_split(all_entries, root, options.split)
+    entries = all_entries
+    others: list[_Entry] = []
+    # Where the user has a list of splits, it counts, and not what the tool writes.
+    if options.split_list is None:
+        entries, others = _divide_by_split(all_entries, root, options.split)
     others += _read_other_files(other_files, reader_name)
     if not options.keeps_images:
         _reject_bad_objects(entries)

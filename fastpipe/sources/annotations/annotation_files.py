@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.tools import cub, svhn
 from fastpipe.sources.annotations.tools.dota import HEADER as DOTA_HEADER
 from fastpipe.sources.annotations.tools.visdrone import numbers_of
 from fastpipe.sources.files import SourcePath, open_binary
@@ -106,6 +107,18 @@ _CROWD_HUMAN = AnnotationTool(
     "CrowdHuman's annotations (a line for each image)", _PACK_BOTH, "CrowdHuman"
 )
 _XVIEW = AnnotationTool("the GeoJSON of xView", _PACK_BOTH, "xView")
+_CUB = AnnotationTool(
+    "CUB's list of boxes (the id of an image and a box on each line)", _PACK_BOTH, "CUB"
+)
+_SVHN = AnnotationTool("SVHN's digitStruct.json", _PACK_BOTH, "SVHN")
+_SEGMENT_ANYTHING = AnnotationTool("the JSON of SA-1B", _PACK_BOTH, "SA-1B")
+_VQA = AnnotationTool(
+    "VQA's JSON of questions or answers, by the numbers of COCO's images",
+    'write a JSONL file with a line for each image, such as {"image": '
+    '"train2014/COCO_train2014_000000000009.jpg", "questions": ["What is it?"], "answers": '
+    '["a table"]}; both become fields of the kind json. A line for each question makes a sample of '
+    "each",
+)
 _GROUND_TRUTH = AnnotationTool(
     "ImageNet's ground truth (a number for each image, in the order of their names)",
     "write a CSV file with a row for each image (path,label). " + GROUND_TRUTH_REMEDY,
@@ -176,6 +189,8 @@ _PATTERNS = (
     (_BDD, (rb'"(?:box2d|poly2d)"\s*:',)),
     (_CROWD_HUMAN, (rb'"gtboxes"\s*:',)),
     (_XVIEW, (rb'"bounds_imcoords"\s*:',)),
+    (_SEGMENT_ANYTHING, (rb'"predicted_iou"\s*:', rb'"stability_score"\s*:')),
+    (_VQA, (rb'"image_id"\s*:', rb'"question_id"\s*:')),
     (_CVAT, (rb"<annotations\b", rb"<(?:image|track|meta)\b")),
     (_VOC, (rb"<annotation\b", rb"<(?:object|filename|size)\b")),
 )
@@ -189,12 +204,17 @@ def recognise_tool(start: bytes, name: str) -> AnnotationTool | None:
     for tool, patterns in _PATTERNS:
         if all(re.search(pattern, start) for pattern in patterns):
             return tool
+    file_name = name.rpartition("/")[2]
+    if svhn.FILE_NAME.fullmatch(file_name) and b'"boxes"' in start:
+        return _SVHN
     if not name.lower().endswith(".txt"):
         return None
-    if _GROUND_TRUTH_NAME.fullmatch(name.rpartition("/")[2]):
+    if _GROUND_TRUTH_NAME.fullmatch(file_name):
         return _GROUND_TRUTH
     text = start.decode("utf-8", "replace").lstrip("\ufeff").strip()
     lines = [line.strip() for line in text.split("\n", _MAX_FIRST_LINES)]
+    if file_name == cub.BOXES and cub.is_line_of_boxes(lines[0]):
+        return _CUB
     if _is_wider(lines):
         return _WIDER
     if DOTA_HEADER.fullmatch(lines[0]):

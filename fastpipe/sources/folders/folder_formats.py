@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError
 from fastpipe.sources.annotations.annotated_files import annotated_by_split
 from fastpipe.sources.annotations.annotation_folders import is_usual_folder
@@ -22,7 +23,7 @@ from fastpipe.sources.folders.labelled import (
     find_pairs,
     labelled_formats,
 )
-from fastpipe.sources.folders.splits import meaning_of_split, split_folders
+from fastpipe.sources.folders.splits import FEW, meaning_of_split, split_folders
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.listed_images import find_listing_tables
 from fastpipe.sources.tables.manifest_reader import METADATA
@@ -57,7 +58,11 @@ def possible_formats(
     if annotated:
         formats.append("annotations")
     if "coco" in formats or _are_in(root, annotated):
-        other_folders = [name for name in names.folders if not is_usual_folder(name)]
+        other_folders = [
+            name
+            for name in names.folders
+            if not is_usual_folder(name) and not _has_files_alone(root / name)
+        ]
         if len(other_folders) > 1 and not split_folders(root, names):
             # The folders may be classes, beside an export.
             formats.append("imagefolder")
@@ -96,6 +101,12 @@ def _is_table_of_split(
     if split_folders(root, names, split):
         return False
     return bool(find_listing_tables(root, [name], options.encoding))
+
+
+def _has_files_alone(folder: SourcePath) -> bool:
+    """Whether a folder has files, and no picture among them: parts and attributes of CUB."""
+    names = names_in(folder, FEW)
+    return bool(names.files) and not any(map(is_picture, names.files))
 
 
 def lies_at_top(

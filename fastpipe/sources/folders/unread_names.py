@@ -20,6 +20,7 @@ from fastpipe.sources.annotations.annotation_files import (
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.annotations.darknet import NAME_LISTS
 from fastpipe.sources.annotations.labelmap import LABELMAP
+from fastpipe.sources.annotations.tools import cub
 from fastpipe.sources.annotations.tools.xview import CLASS_LABELS
 from fastpipe.sources.annotations.voc import MASK_LISTS
 from fastpipe.sources.annotations.yolo_yaml import YAML_FILES, find_yaml
@@ -258,6 +259,8 @@ def _read_names(source: Recognised) -> Iterator[str]:
     if source.format == "annotations":
         yield _CLASSES_OF_SUPERVISELY
         yield CLASS_LABELS
+        if cub.BOXES in [file.name for file in source.files]:
+            yield from cub.FILES
     if source.format == "masks":
         yield LABELMAP
         if isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir():

@@ -39,18 +39,6 @@ def test_list_that_is_not_used(tmp_path: Path) -> None:
 
 
 @becomes(
-    "the same with `bounding_boxes.txt` beside `images.txt`",
-    "no boxes; that they are not read is said",
-    "a CSV file with a row for each image",
-)
-def test_boxes_by_numbers_of_images(tmp_path: Path) -> None:
-    source = cub(tmp_path / "cub")
-    boxes = write(source / "bounding_boxes.txt", "1 1 2 9 8\n2 1 2 9 8\n3 1 2 9 8\n4 1 2 9 8\n")
-    text, _ = assumed(fastpipe.pack(source / "images", tmp_path / "packed"))
-    assert text.startswith(f"boxes: none; {boxes} has a box by the number of each image")
-
-
-@becomes(
     "the same, of which the training is wanted",
     "the images of the split, with the classes of all",
     "--split-list train_test_split.txt --split 1",

@@ -13,13 +13,16 @@ from fastpipe.sources.annotations.tools import (
     bdd,
     create_ml,
     crowd_human,
+    cub,
     cvat,
     dota,
     kitti,
     label_studio,
     labelbox,
     labelme,
+    segment_anything,
     supervisely,
+    svhn,
     via,
     visdrone,
     wider_face,
@@ -68,6 +71,9 @@ READERS = {
     "VisDrone": Reader(visdrone.parse, is_beside=True, classes=visdrone.CLASSES),
     "Create ML": Reader(create_ml.parse, _JSON),
     "xView": Reader(xview.parse, _PATH),
+    "CUB": Reader(cub.parse, _PATH),
+    "SVHN": Reader(svhn.parse, _JSON, classes=svhn.CLASSES),
+    "SA-1B": Reader(segment_anything.parse, is_beside=True),
 }
 
 
