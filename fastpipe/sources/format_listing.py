@@ -11,7 +11,12 @@ from fastpipe.sources.annotations.annotated_images import list_annotated_images
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.annotations.coco import list_coco
 from fastpipe.sources.annotations.masks import MaskFolders, list_masks
-from fastpipe.sources.annotations.voc import MASK_LISTS, list_voc, read_split_names
+from fastpipe.sources.annotations.voc import (
+    MASK_LISTS,
+    lie_in_class_folders,
+    list_voc,
+    read_split_names,
+)
 from fastpipe.sources.annotations.yolo import list_yolo
 from fastpipe.sources.annotations.yolo_yaml import find_misnamed_splits
 from fastpipe.sources.file_formats import format_of, is_named_after, is_tar
@@ -234,6 +239,8 @@ def _split_pairs(pair: FolderPair) -> dict[str, FolderPair]:
     """
     names = names_in(pair.images, FEW)
     if names.files or not names.folders:
+        return {}
+    if lie_in_class_folders(pair) and not split_folders(pair.images, names):
         return {}
     annotation_folders = names_in(pair.labels, FEW).folders
     pairs: dict[str, FolderPair] = {}

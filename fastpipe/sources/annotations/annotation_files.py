@@ -288,13 +288,22 @@ def describe_file(start: bytes, name: str) -> AnnotationTool:
     return JSON_DATA if ending == "json" else DATA
 
 
-def recognise_unread_tool(path: SourcePath) -> AnnotationTool | None:
-    """The tool that wrote a file; None for texts, YOLO and VOC, which have formats of their own."""
+def is_voc(path: SourcePath) -> bool:
+    """Whether a file is an annotation of Pascal VOC."""
+    return _recognise_file(path) == _VOC
+
+
+def _recognise_file(path: SourcePath) -> AnnotationTool | None:
     try:
         with open_binary(path) as file:
-            tool = recognise_tool(file.read(TOOL_BYTES), path.name)
+            return recognise_tool(file.read(TOOL_BYTES), path.name)
     except OSError:
         return None
+
+
+def recognise_unread_tool(path: SourcePath) -> AnnotationTool | None:
+    """The tool that wrote a file; None for texts, YOLO and VOC, which have formats of their own."""
+    tool = _recognise_file(path)
     if tool in (TEXT, _YOLO, _VOC):
         return None
     return tool

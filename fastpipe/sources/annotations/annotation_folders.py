@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from fastpipe.dataset.format.picture_names import PICTURES, is_picture
-from fastpipe.sources.annotations.annotation_files import reader_of
+from fastpipe.sources.annotations.annotation_files import is_voc, reader_of
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary
 from fastpipe.sources.folders.splits import FEW, split_of_name
 
@@ -148,7 +148,11 @@ def is_usual_folder(name: str) -> bool:
 def find_label_kind(folder: SourcePath) -> str:
     """The kind of labels in a folder, by its first files: "yolo", "voc" or "masks"; or ""."""
     for path in _first_files(folder, _MAX_LEVELS):
-        kind = _KIND_OF_ENDING.get(PurePosixPath(path).suffix[1:].lower(), "")
+        ending = PurePosixPath(path).suffix[1:].lower()
+        kind = _KIND_OF_ENDING.get(ending, "")
+        # Stanford Dogs has its annotations in files without an ending.
+        if not ending and is_voc(folder / path):
+            kind = "voc"
         if kind == "yolo" and not _is_yolo(folder / path):
             continue
         if kind == "voc" and reader_of(folder / path):

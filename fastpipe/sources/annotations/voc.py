@@ -1,4 +1,10 @@
-"""A folder as Pascal VOC has it: images, and an annotation for each -> rows and fields."""
+"""A folder as Pascal VOC has it: images, and an annotation for each -> rows and fields.
+
+Note [VOC in class folders]
+Stanford Dogs has Images/n02085620-Chihuahua/n02085620_7.jpg, and its annotation in
+Annotation/n02085620-Chihuahua/n02085620_7, without an ending. Where all images and annotations lie
+in folders of the same names, these are the classes of the images.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +21,20 @@ from fastpipe.sources.annotations.annotated_pictures import OTHER_NAME
 from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.annotations.voc_annotation import Annotation, parse_annotation
 from fastpipe.sources.annotations.written_paths import split_written_path
-from fastpipe.sources.files import SourcePath, names_in, open_unchanged
+from fastpipe.sources.files import (
+    SourcePath,
+    files_below,
+    names_in,
+    open_unchanged,
+)
+from fastpipe.sources.folders.splits import FEW
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import pick_split, quote_for_shell
 from fastpipe.sources.tables.label_text import local_path, read_label_text
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row
 
+_ENDING = ".xml"
 # The folder with the lists of images that have masks, a list for each split.
 MASK_LISTS = PurePosixPath("ImageSets/Segmentation")
 
@@ -65,18 +78,28 @@ def list_voc(
     labels = {name: label for label, name in enumerate(classes)}
 
     folder = local_path(pair.images)
+    are_in_folders = lie_in_class_folders(pair)
+    image_files: Iterable[str] = names_in(folder).files
+    if are_in_folders:
+        image_files = files_below(folder)
     files_of_stem: dict[str, list[str]] = {}
-    for file in names_in(folder).files:
+    for file in image_files:
         # The annotations may lie in the same folder.
-        if not file.endswith(".xml"):
-            files_of_stem.setdefault(Path(file).stem, []).append(file)
+        if not file.endswith(_ENDING):
+            files_of_stem.setdefault(_without_ending(file), []).append(file)
     rows = _voc_rows(names, annotation_by_name, files_of_stem, labels, first_pixel)
+    if are_in_folders:
+        rows = _with_labels(rows, names)
     fields = [
         SourceField("boxes", "boxes", names=tuple(classes)),
         SourceField("difficult", "json", is_per_box=True),
     ]
     listing = list_rows(folder, rows, fields, place=folder.name)
     assumed = _find_assumptions(annotations, first_pixel)
+    if are_in_folders:
+        assumed.append(
+            Assumption(f"labels: the names of the folders in {pair.images.name}")
+        )
     annotation_of_name = {}
     for name in names:
         entry = annotation_by_name.get(name)
@@ -127,16 +150,44 @@ def _read_annotations(
 ) -> dict[str, Annotation | str]:
     """Name of each file -> its annotation, or why it cannot be parsed."""
     folder = local_path(labels)
+    files = [name for name in names_in(folder).files if name.endswith(_ENDING)]
+    if not files:
+        files = list(files_below(folder))
     annotations: dict[str, Annotation | str] = {}
-    for name in _stems(folder, ".xml"):
+    for file in files:
+        name = file.removesuffix(_ENDING)
         try:
             annotations[name] = parse_annotation(
-                read_label_text(folder / f"{name}.xml"),
+                read_label_text(folder / file),
                 drops_bad_objects=drops_bad_objects,
             )
         except (ValueError, ElementTree.ParseError) as problem:  # also ImageError
-            annotations[name] = f"{name}.xml is not an annotation of VOC: {problem}"
+            annotations[name] = f"{file} is not an annotation of VOC: {problem}"
     return annotations
+
+
+def lie_in_class_folders(pair: FolderPair) -> bool:
+    """Whether images and annotations lie in folders of the same names.
+
+    See Note [VOC in class folders].
+    """
+    images = names_in(pair.images, FEW)
+    labels = names_in(pair.labels, FEW)
+    if any(map(is_picture, images.files)) or any(
+        name.endswith(_ENDING) for name in labels.files
+    ):
+        return False
+    return bool(labels.folders) and set(labels.folders) <= set(images.folders)
+
+
+def _with_labels(rows: Iterable[Row], names: Iterable[str]) -> Iterator[Row]:
+    """The rows with the folders of their annotations as labels. `names`: of the annotations."""
+    for row, name in zip(rows, names, strict=True):
+        yield row._replace(label=name.partition("/")[0])
+
+
+def _without_ending(path: str) -> str:
+    return str(PurePosixPath(path).with_suffix(""))
 
 
 def _valid_annotations(
