@@ -37,7 +37,7 @@ from fastpipe.sources.tables.rows import Row
 
 _MASK = "mask"
 # The value of a mask that is drawn, with nothing in it.
-_EMPTY_MASK = {"shapes": []}
+_EMPTY_MASK: dict[str, list[Any]] = {"shapes": []}
 # The share of images that must have a mask of a kind. A few images are never labelled.
 _MIN_SHARE = 0.95
 # So many masks are decoded while listing: enough to see their kind, and quick.

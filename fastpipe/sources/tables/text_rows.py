@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 from fastpipe.errors import PackError, readable
@@ -20,6 +21,7 @@ from fastpipe.sources.tables.table_text import SPACES, TextForm
 MOST_LINE_BYTES = 16 << 20
 MOST_COLUMNS = 640
 _LINE_TOO_LONG = f"expected at most {MOST_LINE_BYTES:,} bytes in a line"
+_BACKSLASH_QUOTE = '\\"'
 # NUL, and bytes that are not UTF-8, as "surrogateescape" decodes them.
 _DAMAGE = re.compile("[\0\udc80-\udcff]")
 
@@ -41,7 +43,10 @@ def csv_rows(
             records = map(form.split_at_spaces, lines)
         else:
             records = csv.reader(
-                lines, delimiter=form.separator, skipinitialspace=True, strict=True
+                _with_doubled_quotes(lines, form.separator),
+                delimiter=form.separator,
+                skipinitialspace=True,
+                strict=True,
             )
 
         # A record may go over several lines; an error names its first one.
@@ -81,6 +86,39 @@ class _TextLines:
                 # Unlike in JSONL, the next line may be the rest of a value in quotes.
                 raise csv.Error(_LINE_TOO_LONG)
             yield line.decode("utf-8", "surrogateescape")
+
+
+def _with_doubled_quotes(lines: Iterable[str], separator: str) -> Iterator[str]:
+    """Lines as RFC 4180 has them: a quote in quotes is doubled.
+
+    ICDAR writes word_7.png, "\\"Joint\\"". A line is changed only if it cannot be read otherwise.
+    """
+    for line in lines:
+        if _BACKSLASH_QUOTE not in line or _cells_of(line, separator) is not None:
+            yield line
+            continue
+        cells = _cells_of(line, separator, "\\")
+        if cells is None:
+            yield line
+            continue
+        buffer = io.StringIO()
+        csv.writer(buffer, delimiter=separator).writerow(cells)
+        yield buffer.getvalue()
+
+
+def _cells_of(line: str, separator: str, escape: str | None = None) -> list[str] | None:
+    """The cells of a line; None if it is no whole record."""
+    reader = csv.reader(
+        [line],
+        delimiter=separator,
+        skipinitialspace=True,
+        strict=True,
+        escapechar=escape,
+    )
+    try:
+        return next(reader, [])
+    except csv.Error:
+        return None
 
 
 def _read_header(cells: list[str]) -> list[str]:
