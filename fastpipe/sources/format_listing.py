@@ -293,6 +293,12 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     pair = _pair(source)
     images = pair.images
     masks = pair.labels
+    if options.label_pattern is not None and (pair.split or options.split is not None):
+        raise PackError(
+            f"{readable(source.root)} has splits of images and masks, and the classes in paths of one "
+            "split would not have the numbers of another; leave it out",
+            option="label_pattern",
+        )
     splits: dict[str, SourcePath] = {}
     if not pair.classes:
         splits = split_folders(images, names_in(images, FEW))

@@ -112,6 +112,7 @@ class SourceField(NamedTuple):
         colours: of masks with a colour for each class: red, green and blue by number; else ().
         run_order: of masks that are texts with run lengths, one of RUN_ORDERS; "": columns.
         is_per_box: its value is a list with an entry for each box of the sample.
+        has_two_levels: of masks: JPEGs whose pixels are near 0 or 255, and are packed as these.
         are_shares: of boxes in an object: their numbers are shares of the image's size.
         has_object_numbers: of masks: pixels have the number of their object, not of its class.
         source_names: the classes as the source numbers them: of "classes" whose values are numbers,
@@ -131,6 +132,7 @@ class SourceField(NamedTuple):
     run_order: str = ""
     colours: tuple[tuple[int, int, int], ...] = ()
     is_per_box: bool = False
+    has_two_levels: bool = False
     has_object_numbers: bool = False
     are_shares: bool = False
     source_names: tuple[str, ...] = ()
@@ -246,7 +248,8 @@ class Listing:
         total = 0
         for source_field in self.fields:
             has_numbers = source_field.numbers or source_field.colours
-            if has_numbers or source_field.run_order:
+            is_drawn = source_field.run_order or source_field.has_two_levels
+            if has_numbers or is_drawn:
                 total += xxhash.xxh3_128_intdigest(repr(source_field).encode())
         return total
 

@@ -59,7 +59,7 @@ OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
         "first_label",
         "bad_boxes",
     ),
-    "masks": ("fields", "split", "split_list", "coordinates"),
+    "masks": ("fields", "label_pattern", "split", "split_list", "coordinates"),
     "annotations": (
         "image_root",
         "split",

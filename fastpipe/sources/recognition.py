@@ -172,7 +172,7 @@ def recognise_folder(root: SourcePath, options: SourceOptions) -> Recognised:
     if format_name == "annotations":
         return _recognise_annotated(root, names, options)
     if format_name in LABELLED_FORMATS:
-        pair = choose_pair(format_name, root, names, options.split)
+        pair = choose_pair(format_name, root, names, options)
         return Recognised(format_name, root, names, split=pair.split, pair=pair)
     if format_name == "webdataset":
         tars = split_tars(tar_names(names))

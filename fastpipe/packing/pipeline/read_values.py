@@ -28,6 +28,7 @@ from fastpipe.packing.fields.values import (
     parse_value,
 )
 from fastpipe.sources.annotations.run_lengths import COLUMNS
+from fastpipe.sources.annotations.two_levels import JPEG_START, read_two_levels
 from fastpipe.sources.class_names import renumber_value
 from fastpipe.sources.field_values import name_of_class
 from fastpipe.sources.files import read_listed_file
@@ -179,6 +180,8 @@ def _read_noted(
         if field.kind == "mask" and field.colours:
             numbers = field.numbers or range(len(field.colours))
             return colour_mask.numbers_of_colours(data, field.colours, numbers)
+        if field.has_two_levels and data.startswith(JPEG_START):
+            return read_two_levels(data)
         if field.kind == "mask":
             return mask_file.as_png(data)
         return data

@@ -32,6 +32,10 @@ _MAX_LINE_BYTES = 1 << 16
 _MAX_LEVELS = 3
 # Ending of a label file -> the kind of its folder.
 _KIND_OF_ENDING = {"txt": "yolo", "xml": "voc", **dict.fromkeys(PICTURES, "masks")}
+# Behind the name of the image: a_mask.png, and a_mask_1.png where it has several.
+_MASK_FILE = re.compile(
+    r"[-_ ](?:mask|segmentation|seg|gt|label)s?(?:[-_ ]\d+)?\.\w+$", re.IGNORECASE
+)
 _MASK_FOLDER = re.compile(
     r"(?:.*[-_ ])?(?:masks|trimaps?|ground[-_ ]?truths?|segmentation(?:class|object|s)?|"
     r"seg(?:mentation)?[-_ ]masks?)",
@@ -134,6 +138,21 @@ def is_called_masks(name: str) -> bool:
     Classes may be called mask, with_mask and no_mask.
     """
     return _MASK_FOLDER.fullmatch(name) is not None
+
+
+def is_called_mask_file(path: str) -> bool:
+    """Whether a file is called like the mask of an image beside it: a_mask.png."""
+    return _MASK_FILE.search(path) is not None
+
+
+def without_mask_suffix(path: str) -> str:
+    """The path without the end that makes it the name of a mask, and without the ending."""
+    return _MASK_FILE.sub("", path)
+
+
+def has_masks_beside_images(folder: SourcePath) -> bool:
+    """Whether the first files of a folder have masks among them that are called a_mask.png."""
+    return any(map(is_called_mask_file, _first_files(folder, _MAX_LEVELS)))
 
 
 def is_usual_folder(name: str) -> bool:

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastpipe.dataset.format.picture_names import is_picture
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.native import _engine
+from fastpipe.sources.annotations.annotation_folders import is_called_mask_file
 from fastpipe.sources.annotations.colour_list import find_colours
 from fastpipe.sources.annotations.defect_masks import assume_no_defects, class_folder
 from fastpipe.sources.annotations.labelmap import (
@@ -27,6 +28,7 @@ from fastpipe.sources.annotations.labelmap import (
     read_mask_classes,
     read_palette,
 )
+from fastpipe.sources.annotations.two_levels import JPEG_START, read_two_levels
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import SourcePath, files_below, open_binary
 from fastpipe.sources.folders.splits import first_paths
@@ -56,7 +58,6 @@ _OBJECT_MASKS = "SegmentationObject"
 # The start of a PNG, which has the palette.
 _HEADER_BYTES = 1 << 16
 
-_JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG"
 # A PNG has its colour type in its first chunk. In gray and with a palette, a pixel is a number.
 # Format: https://www.w3.org/TR/png-3/#11IHDR
@@ -73,6 +74,7 @@ _IMAGE_AFFIX = re.compile(
 _MASK_PREFIX = re.compile(
     r"^(?:mask|label|seg|gt|annotation|trimap)[-_ ]?(?=\d)", re.IGNORECASE
 )
+_FIRST_NUMBER = re.compile(r"\d+(?=[-_. ]|$)")
 _SEPARATORS = "-_. "
 _SEPARATOR = re.compile(r"[-_. ]")
 
@@ -87,6 +89,11 @@ class MaskFolders(NamedTuple):
     images: str
     masks: str
     classes: tuple[str, ...] = ()
+
+    @property
+    def are_one(self) -> bool:
+        """Whether the masks lie beside their images, as a_mask.png beside a.png."""
+        return self.images == self.masks
 
     def __str__(self) -> str:
         images = readable(str(self.root / self.images))
@@ -118,6 +125,11 @@ def list_masks(
     images = sorted(_pictures_in(folders.root, folders.images))
     masks = sorted(_pictures_in(folders.root, folders.masks))
     assumed: list[Assumption] = []
+    if folders.are_one:
+        images = [path for path in images if not is_called_mask_file(path)]
+        masks = [path for path in masks if is_called_mask_file(path)]
+        if options.label_pattern is None:
+            assumed += _assume_no_labels(folders, images)
     if listed is not None:
         listed_names = set(listed)
         # In VOC, a mask has the name of its image.
@@ -130,6 +142,9 @@ def list_masks(
             )
             assumed.append(Assumption(text))
     pairs = _pair_names(folders, images, masks)
+    if not pairs:
+        pairs = _pair_numbers(folders, images, masks)
+        assumed += _assume_numbers(pairs)
     without_mask = _images_without_defect(folders, images, masks)
     if without_mask:
         # Each kind of mask is one of the images with a defect alone.
@@ -153,6 +168,10 @@ def list_masks(
             fields[index] = field._replace(names=colours.names, colours=colours.colours)
             assumed += assume_names(field, colours.names, colours.file.name)
             continue
+        if _are_jpegs_of_two_levels(folders, masks_of_field):
+            fields[index] = field._replace(has_two_levels=True)
+            assumed.append(_assume_two_levels(field))
+            continue
         assumed += _check_masks(folders, field, masks_of_field)
         if (folders.root / LABELMAP).is_file():
             names = _class_names(folders, masks_of_field)
@@ -170,8 +189,14 @@ def list_masks(
     # The masks of MVTec AD are those of one split, and all splits have the same folder of masks.
     if not folders.classes or packed_masks:
         beside = [mask for mask in masks if mask not in packed_masks]
-    classes = folders.classes or None
-    listing = list_rows(folders.root, rows, fields, classes=classes, beside=beside)
+    listing = list_rows(
+        folders.root,
+        rows,
+        fields,
+        classes=folders.classes or None,
+        beside=beside,
+        options=options,
+    )
     return replace(listing, assumed=tuple(assumed))
 
 
@@ -220,6 +245,61 @@ def _pair_names(
     return pairs
 
 
+def _pair_numbers(
+    folders: MaskFolders, images: Sequence[str], masks: Sequence[str]
+) -> _Pairs:
+    """Pairs by the numbers that names begin with: 21_training.tif and 21_manual1.gif of DRIVE.
+
+    Empty if two images, or two masks of one kind, begin with the same number.
+    """
+    image_of: dict[tuple[str, str], str] = {}
+    for image in images:
+        folder, stem = _folder_and_stem(image, folders.images)
+        number = _FIRST_NUMBER.match(stem)
+        if number is None or (folder, number[0]) in image_of:
+            return {}
+        image_of[folder, number[0]] = image
+
+    pairs: dict[str, dict[str, str]] = {}
+    for mask in masks:
+        folder, stem = _folder_and_stem(mask, folders.masks)
+        number = _FIRST_NUMBER.match(stem)
+        if number is None:
+            return {}
+        paired_image = image_of.get((folder, number[0]))
+        kind = stem[number.end() :].lstrip(_SEPARATORS) or _MASK
+        pairs_of_kind = pairs.setdefault(kind, {})
+        if paired_image is None:
+            continue
+        if paired_image in pairs_of_kind:
+            return {}
+        pairs_of_kind[paired_image] = mask
+    return {
+        kind: masks_of_kind for kind, masks_of_kind in pairs.items() if masks_of_kind
+    }
+
+
+def _assume_numbers(pairs: _Pairs) -> list[Assumption]:
+    """Says that images and masks were paired by their numbers."""
+    for masks_of_kind in pairs.values():
+        image, mask = next(iter(masks_of_kind.items()))
+        text = (
+            "masks: those whose names begin with the number of the image, such as "
+            f"{readable(mask)} of {readable(image)}; each number is of one image"
+        )
+        return [Assumption(text)]
+    return []
+
+
+def _assume_no_labels(folders: MaskFolders, images: Sequence[str]) -> list[Assumption]:
+    """Says that folders of images beside their masks are no classes, unless the user wants them."""
+    names = sorted({class_folder(image, folders.images) for image in images} - {""})
+    if len(names) < 2:
+        return []
+    text = f"labels: none; if the folders {first_paths(names)} are classes, pass the option"
+    return [Assumption(text, "--label-pattern '(.+)/'")]
+
+
 def _folder_and_stem(path: str, top: str) -> tuple[str, str]:
     """The folder of a file, relative to `top`, and its name without the ending."""
     relative = PurePosixPath(path).relative_to(top)
@@ -229,7 +309,10 @@ def _folder_and_stem(path: str, top: str) -> tuple[str, str]:
 def _requested_field(
     folders: MaskFolders, pairs: _Pairs, column: FieldColumn
 ) -> SourceField:
-    """The field of masks that a user asks for: its column is a kind of mask."""
+    """The field of masks that a user asks for: its column is a kind of mask, or their folder."""
+    is_folder = column.column == PurePosixPath(folders.masks).name
+    if is_folder and column.column not in pairs and len(pairs) == 1:
+        column = column._replace(column=next(iter(pairs)))
     if column.column not in pairs:
         kinds = first_paths(sorted(pairs)) or "(none)"
         raise PackError(f"{column}: {folders} have the kinds of masks {kinds}")
@@ -319,6 +402,31 @@ def has_colours(mask: SourcePath) -> bool:
     return is_png and start[_COLOR_TYPE_OFFSET] in _RGB_AND_RGBA
 
 
+def _are_jpegs_of_two_levels(folders: MaskFolders, masks: Sequence[str]) -> bool:
+    """Whether masks are JPEGs of black and white, as those of Kvasir-SEG."""
+    has_white = False
+    for mask in _some_of(masks):
+        try:
+            with open_binary(folders.root / mask) as file:
+                data = file.read()
+            if not data.startswith(JPEG_START):
+                return False
+            has_white = has_white or bool(read_two_levels(data).any())
+        except (OSError, ImageError):
+            return False
+    return has_white
+
+
+def _assume_two_levels(field: SourceField) -> Assumption:
+    """Says what becomes of JPEGs of black and white."""
+    return Assumption(
+        f"field {field.name}: the masks are JPEGs with values near 0 and 255; from 128 on they are "
+        "packed as 255, below as 0. Losses that take numbers of classes expect 0 and 1. The option "
+        "stores them as pictures",
+        f"--field {field.name}={field.column}:image",
+    )
+
+
 def _some_of(masks: Sequence[str]) -> Sequence[str]:
     """A few of the masks, from all over their folder."""
     step = -(-len(masks) // _NUM_CHECKED)  # rounded up
@@ -353,7 +461,7 @@ def _check_masks(
                 data = file.read()
         except OSError:
             continue  # the pack reports it with the reason
-        if data.startswith(_JPEG_START):
+        if data.startswith(JPEG_START):
             raise _no_numbers_error(path, "a JPEG, whose values are not exact", field)
         if not data.startswith(_PNG_START):
             continue  # the pack takes it if it holds numbers

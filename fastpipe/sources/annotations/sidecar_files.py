@@ -24,6 +24,10 @@ from fastpipe.sources.annotations.annotation_files import (
     describe_file,
     recognise_tool,
 )
+from fastpipe.sources.annotations.annotation_folders import (
+    is_called_mask_file,
+    without_mask_suffix,
+)
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
@@ -35,10 +39,6 @@ from fastpipe.sources.tables.listed_images import find_listing_tables, some_tabl
 
 # There may be millions of sources. This many show whether there are sidecar files, or masks.
 _NUM_CHECKED = 4096
-# Behind the name of the image: a_mask.png, and a_mask_1.png where it has several.
-_MASK_SUFFIX = re.compile(
-    r"[-_ ](?:mask|segmentation|seg|gt|label)s?(?:[-_ ]\d+)?\.\w+$", re.IGNORECASE
-)
 # Behind the name of an image that has masks, as DeepGlobe's 119_sat.jpg beside 119_mask.png.
 _IMAGE_SUFFIX = re.compile(
     r"[-_ ](?:sat|image|img|im|rgb|photo|leftimg8bit)$", re.IGNORECASE
@@ -272,9 +272,9 @@ def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
     if masks:
         raise PackError(
             f"{readable(str(root))}: {len(masks):,} of {len(sources):,} files are called like "
-            f"masks of others beside them, such as {readable(masks[0])}. To pack them as "
-            "masks, move them to a folder masks beside a folder images, or list both in a CSV file "
-            f"(--field mask=COLUMN:mask). {AS_CLASSES} packs them as images"
+            f"masks of others beside them, such as {readable(masks[0])}. --format masks packs them as "
+            "masks of these, without labels; or list both in a CSV file (--field mask=COLUMN:mask). "
+            f"{AS_CLASSES} packs them as images"
         )
 
 
@@ -294,14 +294,14 @@ def assume_masks_in_tar(sources: Sequence[Source]) -> list[Assumption]:
 
 def _find_masks(sources: Sequence[Source]) -> list[str]:
     """The files that are called like masks of others beside them; none if these are few."""
-    if not any(_MASK_SUFFIX.search(source.path) for source in sources[:_NUM_CHECKED]):
+    if not any(is_called_mask_file(source.path) for source in sources[:_NUM_CHECKED]):
         return []
     stems = {_stem(source.path) for source in sources}
     stems |= {_IMAGE_SUFFIX.sub("", stem) for stem in stems}
     masks: list[str] = []
     for source in sources:
-        stem, suffix_count = _MASK_SUFFIX.subn("", source.path)
-        if suffix_count and stem in stems:
+        is_mask = is_called_mask_file(source.path)
+        if is_mask and without_mask_suffix(source.path) in stems:
             masks.append(source.path)
     if len(masks) < _MIN_MASK_SHARE * len(sources):
         return []

@@ -35,6 +35,10 @@ _TARGET_WORDS = re.compile(
     r"masks?|labels?|gts?|truths?|groundtruths?|annotations?|annots?|anns?|segs?|segmentations?|"
     r"trimaps?|targets?|manual|lr|instances|panoptic"
 )
+# Of these, the words that say masks, and not other targets.
+_MASK_WORDS = re.compile(
+    r"masks?|gts?|truths?|groundtruths?|segs?|segmentations?|manual"
+)
 # Such folders are looked for in this many class folders, and a class root down to this many levels.
 _MAX_FOLDERS = 3
 _MAX_LEVELS = 3
@@ -47,6 +51,11 @@ PathType = TypeVar("PathType", Path, SourcePath)
 def is_called_target(name: str) -> bool:
     """Whether a folder is called like one of masks, labels or other targets of images."""
     return any(_TARGET_WORDS.fullmatch(word) for word in words_in(name))
+
+
+def is_called_mask(name: str) -> bool:
+    """Whether a folder is called like one of masks, also as PedMasks or ISIC_GroundTruth."""
+    return any(_MASK_WORDS.fullmatch(word) for word in words_in(name))
 
 
 def is_called_image(name: str) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import refuse_tool
 from fastpipe.sources.annotations.annotation_folders import (
     FolderPair,
     find_first_file,
     find_label_kind,
+    has_masks_beside_images,
     is_flat_voc,
     pair_folders,
 )
@@ -18,15 +21,23 @@ from fastpipe.sources.annotations.darknet import (
 )
 from fastpipe.sources.annotations.defect_masks import find_defect_pairs
 from fastpipe.sources.annotations.yolo_yaml import YOLO_FOLDERS, find_yaml_folders
+from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import Names, SourcePath, names_in, path_below
-from fastpipe.sources.folders.folder_roles import is_called_target
+from fastpipe.sources.folders.folder_roles import (
+    is_called_image,
+    is_called_mask,
+    is_called_target,
+)
 from fastpipe.sources.folders.splits import (
     FEW,
     choose_split,
     find_split,
     first_paths,
+    meaning_of_split,
+    split_folders,
     split_of_name,
 )
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
 
 _VOC_FOLDERS = ("Annotations", "JPEGImages")
@@ -56,7 +67,7 @@ def labelled_formats(
         return ["yolo"]
     if find_defect_pairs(root, names):
         return ["masks"]
-    pairs = pair_folders(root, names)
+    pairs = pair_folders(root, names) or _pair_by_roles(root, names)
     if not pairs:
         if is_flat_voc(names):
             return ["voc"]
@@ -113,11 +124,12 @@ def _unread_labels_error(root: SourcePath, pair: FolderPair) -> PackError:
 
 
 def choose_pair(
-    format_name: str, root: SourcePath, names: Names, split: str | None
+    format_name: str, root: SourcePath, names: Names, options: SourceOptions
 ) -> FolderPair:
     """The folder of images to pack, with that of their labels or masks.
 
-    Several such pairs are splits, of which the user chooses one.
+    Several such pairs are splits, of which the user chooses one. A field of the user may be called
+    after the folder of the masks, where several may have them.
 
     Raises:
         PackError: there is no pair, or the user has to choose.
@@ -137,7 +149,7 @@ def choose_pair(
         )
     if "" in by_split:
         if format_name == "masks":
-            _refuse_second_masks(root, names, by_split[""])
+            return _choose_masks(root, names, by_split[""], options.fields or ())
         return by_split[""]
 
     # The splits without labels, as test in many datasets, are named in errors as well.
@@ -145,7 +157,7 @@ def choose_pair(
     for name in names.folders:
         if split_of_name(name) is not None and find_split(name, by_split) is None:
             splits.append(name)
-    chosen = choose_split(root, split, dict.fromkeys(splits))
+    chosen = choose_split(root, options.split, dict.fromkeys(splits))
     if chosen not in by_split:
         raise PackError(
             f"the split {chosen} of {readable(str(root))} has no labels or masks; pass "
@@ -154,23 +166,61 @@ def choose_pair(
     return by_split[chosen]
 
 
-def _refuse_second_masks(root: SourcePath, names: Names, pair: FolderPair) -> None:
-    """Raises PackError if another folder may have the masks.
+def _choose_masks(
+    root: SourcePath, names: Names, pair: FolderPair, fields: Sequence[FieldColumn]
+) -> FolderPair:
+    """The pair with the folder of masks that the user names, or the only one.
 
-    DRIVE has masks of vessels and masks of the field of view.
+    DRIVE has masks of vessels (1st_manual) and masks of the field of view (mask).
+
+    Raises:
+        PackError: several folders may have the masks.
     """
+    requested = {field.column for field in fields}
     # The folder in the root that has the masks, perhaps in a folder of its own.
     masks_folder = path_below(root, pair.labels).partition("/")[0]
+    if masks_folder in requested:
+        return pair
     known = (pair.images.name, masks_folder, *_VOC_MASKS)
     for name in names.folders:
         is_candidate = name not in known and is_called_target(name)
         if is_candidate and find_label_kind(root / name) == "masks":
+            if name in requested:
+                return pair._replace(labels=root / name)
             raise PackError(
                 f"{readable(str(root))} has the folders {readable(name)} and "
                 f"{readable(pair.labels.name)} beside its images, which both may have the masks; "
-                "expected one. Move the other one, or list images and masks in a CSV file (--field "
-                "mask=COLUMN:mask)"
+                f"expected one. --field mask={quote_for_shell(name)} picks one; or list images and "
+                "masks in a CSV file (--field mask=COLUMN:mask)"
             )
+    return pair
+
+
+def _pair_by_roles(root: SourcePath, names: Names) -> list[FolderPair]:
+    """Pairs of folders by a word in their names: PNGImages and PedMasks, Training_Input and
+    Training_GroundTruth.
+
+    Several pairs are splits. There are none if pictures lie in other folders, which may be classes.
+    """
+    images_of_split: dict[str, list[str]] = {}
+    masks_of_split: dict[str, list[str]] = {}
+    for name in names.folders:
+        split = meaning_of_split(name)
+        if is_called_mask(name):
+            masks_of_split.setdefault(split, []).append(name)
+        elif is_called_image(name):
+            images_of_split.setdefault(split, []).append(name)
+        elif find_label_kind(root / name) == "masks":
+            return []
+    pairs: list[FolderPair] = []
+    for split, masks in masks_of_split.items():
+        images = images_of_split.get(split, [])
+        if len(masks) != 1 or len(images) != 1:
+            return []
+        if find_label_kind(root / masks[0]) != "masks":
+            return []
+        pairs.append(FolderPair("masks", root / images[0], root / masks[0], split))
+    return pairs
 
 
 def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderPair]:
@@ -185,6 +235,8 @@ def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderP
             return pairs
     # Pairs of the format come first; pairs whose folders of labels are empty may be of any format.
     all_pairs = pair_folders(root, names)
+    if not all_pairs and format_name == "masks":
+        all_pairs = _pair_by_roles(root, names)
     pairs = [pair for pair in all_pairs if pair.kind == format_name]
     if not pairs:
         pairs = [pair for pair in all_pairs if not pair.kind]
@@ -197,6 +249,8 @@ def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderP
         is_flat = is_flat_voc(names)
     elif format_name == "yolo":
         is_flat = is_flat_yolo(root, names)
+    elif format_name == "masks" and not split_folders(root, names):
+        is_flat = has_masks_beside_images(root)
     if not is_flat:
         return []
     return _split_by_lists(root, names, [FolderPair(format_name, root, root, "")])

@@ -230,6 +230,9 @@ def _unread_in(
     # The folders of an image folder are classes, and COCO may have its images in any folder.
     if folder == source.root and source.format in ("imagefolder", "coco"):
         return
+    # The images lie in the folders, beside their masks.
+    if source.pair is not None and source.pair.images == folder:
+        return
     is_tool = source.format == "annotations"
     for name in names.folders:
         # WIDER FACE has its images in WIDER_train and WIDER_val.

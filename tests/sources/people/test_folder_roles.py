@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from support.sources.becomes import becomes
 from support.sources.people import assumed, photos
 
@@ -13,7 +14,7 @@ from fastpipe.errors import PackError
 
 
 @becomes(
-    "DUTS, ISIC, DIV2K, LoveDA: folders of images beside folders of masks or of other images",
+    "DUTS, DIV2K: folders of images beside folders of masks or of other images",
     "refused where the folders would be classes",
     "a CSV file with --field mask=COLUMN:mask",
 )
@@ -23,7 +24,6 @@ from fastpipe.errors import PackError
         ("DUTS-TR-Image", "DUTS-TR-Mask"),
         ("ISIC_Training_Input", "ISIC_Training_GroundTruth"),
         ("DIV2K_train_HR", "DIV2K_train_LR_bicubic/X2"),
-        ("Urban/images_png", "Urban/masks_png"),
         ("images", "v1.2/labels"),
     ],
 )
@@ -35,6 +35,24 @@ def test_images_and_targets(tmp_path: Path, images: str, targets: str) -> None:
     with pytest.raises(PackError, match="are called like images and what belongs to them"):
         fastpipe.pack(source, tmp_path / "packed")
     fastpipe.pack(source, tmp_path / "packed", format="imagefolder")
+
+
+@becomes(
+    "LoveDA: `Urban/images_png/`, `Urban/masks_png/`, and the same of `Rural/`",
+    "refused with the folder to pass, which has a field `mask`",
+    "SRC/Urban",
+)
+def test_sources_in_folders(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    for folder in ("Urban", "Rural"):
+        photos(source / folder / "images_png", "a.png", "b.png")
+        for name in ("a", "b"):
+            (source / folder / "masks_png").mkdir(exist_ok=True)
+            Image.new("L", (40, 30), 3).save(source / folder / f"masks_png/{name}.png")
+    with pytest.raises(PackError, match=f"Otherwise pass {source}/Rural"):
+        fastpipe.pack(source, tmp_path / "none")
+    fastpipe.pack(source / "Urban", tmp_path / "packed")
+    assert list(fastpipe.open(tmp_path / "packed").fields) == ["mask"]
 
 
 def test_one_role_alone_is_a_class(tmp_path: Path) -> None:

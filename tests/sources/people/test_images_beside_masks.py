@@ -220,7 +220,11 @@ def test_masks_of_0_and_65535(tmp_path: Path) -> None:
     assert set(masks_of(tmp_path / "packed")["images/a.jpg"]) == {0, 65535}
 
 
-@becomes("Kvasir: masks that are JPEGs; or PNGs with colours", "refused", "--field mask=mask:image")
+@becomes(
+    "masks that are JPEGs of other values than black and white; or PNGs with colours",
+    "refused",
+    "--field mask=mask:image",
+)
 def test_masks_without_numbers(tmp_path: Path) -> None:
     for number, (ending, mode, words) in enumerate(
         ((".jpg", "L", "a JPEG"), (".png", "RGB", "a PNG with colours"))
@@ -277,7 +281,7 @@ def test_images_beside_what_is_not_known(tmp_path: Path) -> None:
 @becomes(
     "BUSI: `a.png` and `a_mask.png` in one folder",
     "refused: masks are no images",
-    "--format imagefolder",
+    "--format masks or --format imagefolder",
 )
 def test_masks_among_images(tmp_path: Path, folder: str) -> None:
     source = photos(
@@ -297,7 +301,7 @@ def test_masks_among_images(tmp_path: Path, folder: str) -> None:
 @becomes(
     "DeepGlobe: `119_sat.jpg` and `119_mask.png` in one folder",
     "refused: masks are no images",
-    "--format imagefolder",
+    "--format masks or --format imagefolder",
 )
 @pytest.mark.parametrize(
     ("image_end", "mask_end"),

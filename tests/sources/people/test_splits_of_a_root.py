@@ -443,16 +443,16 @@ def test_one_split_of_voc(tmp_path: Path) -> None:
 
 
 @becomes(
-    "VOC: images and annotations in folders of the classes",
+    "VOC: images in folders of the classes, and annotations in one folder",
     "refused, with what to do",
     "SRC/images for the images alone",
 )
-def test_voc_in_class_folders(tmp_path: Path) -> None:
+def test_voc_in_other_class_folders(tmp_path: Path) -> None:
     source = tmp_path / "src"
     for name in ("ant", "bee"):
         photos(source / "images", f"{name}/1.jpg")
         text = f"<annotation>{VOC_OBJECT.format(name)}</annotation>"
-        write(source / f"annotations/{name}/1.xml", text)
+        write(source / f"annotations/{name}.xml", text)
     with pytest.raises(
         PackError,
         match=r"images holds the folders ant, bee and no images. Expected all images in images and "
