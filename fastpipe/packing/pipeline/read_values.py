@@ -180,6 +180,8 @@ def _read_noted(
         if field.kind == "mask" and field.colours:
             numbers = field.numbers or range(len(field.colours))
             return colour_mask.numbers_of_colours(data, field.colours, numbers)
+        if field.kind == "mask" and "segments" in value:
+            return colour_mask.classes_of_segments(data, value["segments"])
         if field.has_two_levels and data.startswith(JPEG_START):
             return read_two_levels(data)
         if field.kind == "mask":

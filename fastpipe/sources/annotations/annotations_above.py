@@ -34,7 +34,6 @@ from fastpipe.sources.annotations.annotation_folders import (
     is_called_images,
     pair_folders,
 )
-from fastpipe.sources.annotations.coco_annotations import PANOPTIC
 from fastpipe.sources.annotations.coco_folders import begins_like_coco
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import Names, names_in, shared_folders
@@ -439,10 +438,6 @@ def _is_coco(path: Path) -> bool:
     return path.suffix.lower() == ".json" and begins_like_coco(path)
 
 
-def _is_panoptic(path: Path) -> bool:
-    return b'"segments_info"' in _read_start(path) or path.name.startswith("panoptic")
-
-
 def _is_about_folder(path: Path, images: Path) -> bool:
     """Whether a file of COCO is named after the folder of the images.
 
@@ -514,13 +509,6 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
             remedy = f"To pack both: {_pack_command(path, images)}"
         return _Annotations(str(path), f"{content}: {tool.name}", remedy, _TOOL)
     is_coco = _is_coco(path)
-    if is_coco and _is_panoptic(path):
-        return _Annotations(
-            str(path),
-            f"{content}: COCO's panoptic JSON",
-            PANOPTIC[0].upper() + PANOPTIC[1:],
-            _TOOL,
-        )
     # ImageNet's val.txt numbers the images, so a table with labels is shown in place of it.
     has_labels = _has_columns(path) and not has_only_ids(path)
     is_table = has_labels and lists_images(path, listed)

@@ -22,6 +22,7 @@ from fastpipe.sources.annotations.coco_fields import (
     read_field_value,
     resolve_field,
 )
+from fastpipe.sources.annotations.coco_panoptic import list_panoptic
 from fastpipe.sources.annotations.coco_paths import find_image_folder, use_image_root
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Listing, SourceField
@@ -68,6 +69,8 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
     annotations = Annotations(
         paths, list_entries(requested), drops_bad_objects=options.keeps_images
     )
+    if annotations.is_panoptic:
+        return list_panoptic(annotations, options)
     if requested is None:
         requested = list_default_fields(annotations)
     fields = [resolve_field(annotations, field) for field in requested]

@@ -31,13 +31,11 @@ Id: TypeAlias = int | str
 IMAGE_ID = "image_id"
 # Names of entries are collected for messages. A file with ids as names would fill the memory.
 _MAX_ENTRY_NAMES = 1000
+_ALWAYS_KEPT = ("id", "caption", "bbox")
 # json.dumps would make an encoder for each of millions of annotations.
 _encode_note = json.JSONEncoder(separators=(",", ":")).encode
-PANOPTIC = (
-    "this is COCO's panoptic format (segments_info): its masks are PNGs of colours, which fastpipe "
-    "does not read. Convert it to COCO's detection format, for example with panopticapi's "
-    "panoptic2detection_coco_format.py, or write its masks with fastpipe.Writer"
-)
+# An annotation of a whole image in COCO's panoptic format has these.
+_PANOPTIC_ENTRIES = ("file_name", "segments_info")
 
 
 class InvalidId(NamedTuple):
@@ -107,10 +105,11 @@ class Annotations:
         self.attribute_names: set[str] = set()  # in "attributes", as CVAT writes it
         self.image_entry_names: set[str] = set()  # of the first image
         self.segmentation_count = 0
+        self.is_panoptic = False  # a PNG says the segment of each pixel
         self.crowd_count = 0  # annotations with a bbox that are several objects
         self.box_counts = BoxCounts()
 
-        self._kept_names = frozenset(columns) | {"id", "caption", "bbox"}
+        self._kept_names = frozenset((*columns, *_PANOPTIC_ENTRIES, *_ALWAYS_KEPT))
         self._notes = Notes()
         # Image -> offset, size, offset, size, ... of its annotations in the notes.
         self._note_ranges: dict[Id | InvalidId, array[int]] = {}
@@ -283,8 +282,6 @@ class Annotations:
             self.url_images.add(image_id)
 
     def _add_annotation(self, file_index: int, number: int, entry: Entry) -> None:
-        if "segments_info" in entry:
-            raise ValueError(PANOPTIC)
         written_id = entry.pop(IMAGE_ID, None)
         image_id: Id | InvalidId | None = parse_id(written_id)
         if image_id is None:
@@ -311,6 +308,8 @@ class Annotations:
         if has_room and isinstance(attributes, dict):
             self.attribute_names.update(attributes)
 
+        if "segments_info" in entry:
+            self.is_panoptic = True
         # Polygons and runs are most of a file, and are kept only where a field needs them.
         kept = {
             name: value for name, value in entry.items() if name in self._kept_names

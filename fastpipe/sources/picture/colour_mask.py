@@ -20,7 +20,10 @@ _OPAQUE = 255
 
 
 def numbers_of_colours(
-    data: bytes, colours: Sequence[tuple[int, int, int]], numbers: Sequence[int]
+    data: bytes,
+    colours: Sequence[tuple[int, int, int]],
+    numbers: Sequence[int],
+    place: str = "the list of colours; add it there",
 ) -> NDArray[Any]:
     """Reads a picture without loss, whose pixels have these colours.
 
@@ -28,6 +31,7 @@ def numbers_of_colours(
         data: of a PNG, GIF, BMP or the like.
         colours: red, green and blue of each class.
         numbers: of the classes, in the same order.
+        place: where the colours are listed, for a message.
 
     Returns:
         (height, width) uint8 or uint16: the numbers of the classes.
@@ -66,8 +70,7 @@ def numbers_of_colours(
     if is_unknown.any():
         colour = tuple(rgb[is_unknown][0].tolist())
         raise ImageError(
-            f"the colour {colour} at {_first_place(is_unknown)} is none of the {len(codes)} in the "
-            "list of colours; add it there"
+            f"the colour {colour} at {_first_place(is_unknown)} is none of the {len(codes)} in {place}"
         )
     dtype = np.uint8 if max(numbers) < 256 else np.uint16
     return np.array(numbers, dtype=dtype)[places]
@@ -84,3 +87,26 @@ def _first_place(is_wrong: Bools) -> str:
     """The place of the first pixel, for a message."""
     y, x = np.argwhere(is_wrong)[0].tolist()
     return f"x {x}, y {y}"
+
+
+def classes_of_segments(
+    data: bytes, segments: Sequence[tuple[int, int]]
+) -> NDArray[Any]:
+    """Reads a mask of COCO's panoptic format: red + 256 green + 65536 blue is the id of a segment.
+
+    Args:
+        data: of a PNG.
+        segments: id and class of each.
+
+    Returns:
+        (height, width) uint8 or uint16: the classes, and 0 for the id 0.
+
+    Raises:
+        ImageError: as of `numbers_of_colours`; a pixel has an id that is no segment.
+    """
+    colours = [(0, 0, 0)]
+    numbers = [0]
+    for segment_id, number in segments:
+        colours.append((segment_id & 0xFF, segment_id >> 8 & 0xFF, segment_id >> 16))
+        numbers.append(number)
+    return numbers_of_colours(data, colours, numbers, "segments_info")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import xxhash
 
@@ -182,9 +182,16 @@ def _paths_of_fields(row: Row, names: Iterable[str]) -> Iterator[str]:
     """The paths of files in the values of a row. `names`: of the fields that may have some."""
     for name in names:
         value = row.values.get(name)
+        if _is_mask_of_segments(value):
+            value = value["path"]
         for path in value if isinstance(value, list) else [value]:
             if is_name(path):
                 yield path
+
+
+def _is_mask_of_segments(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a value has the path of a mask, and the class of each segment in it."""
+    return isinstance(value, dict) and {"path", "segments"} <= value.keys()
 
 
 def _moved_rows(
@@ -473,6 +480,10 @@ class _RowLister:
             is_path = not has_numbers and not isinstance(value, dict)
             if field.kind == "images":
                 value, states[field.name] = self._describe_files(field.name, value)
+            elif field.kind == "mask" and _is_mask_of_segments(value):
+                entry, state = self._describe_file(field.name, value["path"])
+                value = {"segments": value["segments"], **entry}
+                states[field.name] = [state]
             elif field.kind in FILE_KINDS and is_path:
                 value, state = self._describe_file(field.name, value)
                 states[field.name] = [state]

@@ -395,16 +395,6 @@ def test_a_table_of_several_parts(tmp_path: Path) -> None:
     assert fastpipe.pack(source / "entry.csv", tmp_path / "both").info["samples"] == 2
 
 
-def test_panoptic_is_not_proposed(tmp_path: Path) -> None:
-    source = photos(tmp_path / "src", "train2017/000001.jpg")
-    content = coco("000001.jpg")
-    content["annotations"] = [{"image_id": 0, "segments_info": [], "file_name": "000001.png"}]
-    write(source / "annotations/panoptic_train2017.json", content)
-    text = saying(tmp_path, source / "train2017")
-    assert "COCO's panoptic JSON" in text
-    assert "fastpipe pack" not in text
-
-
 def test_tools_of_other_datasets_are_not_named(tmp_path: Path) -> None:
     photos(tmp_path / "mine", "x_1.jpg", "x_2.jpg")
     task = {

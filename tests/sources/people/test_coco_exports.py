@@ -320,20 +320,6 @@ def test_coco_url(tmp_path: Path) -> None:
 
 
 @becomes(
-    "COCO panoptic (segments_info)", "refused: convert it, or write its masks with fastpipe.Writer"
-)
-def test_panoptic(tmp_path: Path) -> None:
-    what = content()
-    segments = [{"id": 8_000_000, "category_id": 1, "area": 9, "bbox": BOX, "iscrowd": 0}]
-    what["annotations"] = [{"image_id": 0, "file_name": "000.png", "segments_info": segments}]
-    with pytest.raises(
-        PackError,
-        match=r"all\.json: this is COCO's panoptic format \(segments_info\).* Convert it to",
-    ):
-        fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
-
-
-@becomes(
     "COCO with boxes and polygons",
     "boxes; the polygons are counted",
     "--field boxes --field mask=segmentation:mask",
