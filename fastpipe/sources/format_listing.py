@@ -11,6 +11,10 @@ from fastpipe.sources.annotations.annotated_images import list_annotated_images
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.annotations.coco import list_coco
 from fastpipe.sources.annotations.masks import MaskFolders, list_masks
+from fastpipe.sources.annotations.sample_folders import (
+    are_samples,
+    list_sample_folders,
+)
 from fastpipe.sources.annotations.voc import (
     MASK_LISTS,
     lie_in_class_folders,
@@ -293,6 +297,15 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     pair = _pair(source)
     images = pair.images
     masks = pair.labels
+    if images == masks and are_samples(source.root, source.names):
+        for name in ("fields", "label_pattern", "split"):
+            if getattr(options, name) is not None:
+                raise PackError(
+                    f"{readable(source.root)} has a folder for each sample, with a mask for each object, "
+                    "and no such option; leave it out",
+                    option=name,
+                )
+        return list_sample_folders(source.root)
     if options.label_pattern is not None and (pair.split or options.split is not None):
         raise PackError(
             f"{readable(source.root)} has splits of images and masks, and the classes in paths of one "

@@ -7,6 +7,7 @@ pycocotools finds the pixels of polygons.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -56,6 +57,28 @@ def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
     if least < 0 or most > _MAX_ID:
         raise ImageError(f"{_EXPECTED}; got values from {least} to {most}")
     return mask.astype(np.uint16)
+
+
+def number_objects(masks: Iterable[NDArray[Any]]) -> NDArray[Any]:
+    """(H, W) uint8 or uint16: i + 1 where mask i is not 0; later masks cover earlier ones.
+
+    Raises:
+        ImageError: there is no mask, or masks have several sizes.
+    """
+    numbers: NDArray[Any] | None = None
+    count = 0
+    for count, mask in enumerate(masks, 1):
+        if numbers is None:
+            numbers = np.zeros(mask.shape, dtype=np.uint16)
+        if mask.shape != numbers.shape:
+            raise ImageError(
+                f"mask {count} of an object has {mask.shape[1]} x {mask.shape[0]} pixels, and the "
+                f"first has {numbers.shape[1]} x {numbers.shape[0]}"
+            )
+        numbers[mask != 0] = count
+    if numbers is None:
+        raise ImageError("expected masks of objects, got none")
+    return numbers.astype(np.uint8) if count < 256 else numbers
 
 
 def draw_shapes(

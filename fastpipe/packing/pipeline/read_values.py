@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from numpy.typing import NDArray
+
 from fastpipe.dataset.format.fields import (
     ARRAY_KINDS,
     MAX_VALUE_BYTES,
@@ -14,7 +16,12 @@ from fastpipe.dataset.format.fields import (
 from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import ImageError
-from fastpipe.packing.fields.mask import draw_shapes
+from fastpipe.packing.fields.mask import (
+    draw_shapes,
+    mask_of_png,
+    mask_size,
+    number_objects,
+)
 from fastpipe.packing.fields.placement import (
     Frame,
     Size,
@@ -160,6 +167,16 @@ def _read_named(listing: Listing, entry: dict[str, Any], mtime_ns: int) -> bytes
     return read_listed_file(listing.root, entry["file"], state)
 
 
+def _read_objects(
+    listing: Listing, entries: list[dict[str, Any]], mtimes_ns: list[int]
+) -> Iterator[NDArray[Any]]:
+    """The masks of objects, one by one. See Note [folders of samples]."""
+    for entry, mtime_ns in zip(entries, mtimes_ns, strict=True):
+        data = mask_file.as_png(_read_named(listing, entry, mtime_ns))
+        mask_size(data)  # raises an ImageError for a mask of colours
+        yield mask_of_png(data)
+
+
 def _read_noted(
     listing: Listing, field: SourceField, value: Any, mtimes_ns: list[int], size: Size
 ) -> Any:
@@ -176,6 +193,8 @@ def _read_noted(
             return None
         if field.kind == "mask" and "shapes" in value:
             return draw_shapes(value["shapes"], *size, field.run_order or COLUMNS)
+        if field.kind == "mask" and "objects" in value:
+            return number_objects(_read_objects(listing, value["objects"], mtimes_ns))
         data = _read_named(listing, value, *mtimes_ns)
         if field.kind == "mask" and field.colours:
             numbers = field.numbers or range(len(field.colours))

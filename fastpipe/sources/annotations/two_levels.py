@@ -37,4 +37,5 @@ def read_two_levels(jpeg: bytes) -> NDArray[np.uint8]:
             "a JPEG whose values are not near 0 and 255; expected a mask of numbers as a PNG"
         )
     is_white = levels >= _THRESHOLD
-    return is_white.astype(np.uint8) * np.uint8(_WHITE)
+    two_levels: NDArray[np.uint8] = is_white.astype(np.uint8) * np.uint8(_WHITE)
+    return two_levels

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.sample_folders import are_samples
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.folder_formats import manifest_names, possible_formats
 from fastpipe.sources.folders.folder_roles import has_pictures
@@ -69,11 +70,18 @@ def refuse_inner_sources(
         siblings = names_in(inner.folder.parent, FEW).folders
         if inner.description.endswith(_OF_MASKS) and len(siblings) > 1:
             # DSB 2018 has a folder for each sample, with its image and a mask for each nucleus.
+            parent = inner.folder.parent
             remedy = (
-                f"If each folder in {readable(str(inner.folder.parent))} is a sample, list images "
+                f"If each folder in {readable(str(parent))} is a sample, list images "
                 "and masks in a CSV file (--field mask=COLUMN:mask), or write the samples with "
-                f"fastpipe.Writer. Otherwise pass {readable(str(inner.folder))}"
+                "fastpipe.Writer"
             )
+            if are_samples(parent, names_in(parent)):
+                remedy = (
+                    f"If each folder in {readable(str(parent))} is a sample with a mask for each "
+                    f"object, pass {readable(str(parent))} with --format masks"
+                )
+            remedy += f". Otherwise pass {readable(str(inner.folder))}"
         tables = sort_labelled_first(manifest_names(names))
         if tables:
             table = readable(str(root / tables[0]))

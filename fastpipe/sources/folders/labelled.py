@@ -20,6 +20,7 @@ from fastpipe.sources.annotations.darknet import (
     is_flat_yolo,
 )
 from fastpipe.sources.annotations.defect_masks import find_defect_pairs
+from fastpipe.sources.annotations.sample_folders import are_samples
 from fastpipe.sources.annotations.yolo_yaml import YOLO_FOLDERS, find_yaml_folders
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import Names, SourcePath, names_in, path_below
@@ -250,7 +251,7 @@ def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderP
     elif format_name == "yolo":
         is_flat = is_flat_yolo(root, names)
     elif format_name == "masks" and not split_folders(root, names):
-        is_flat = has_masks_beside_images(root)
+        is_flat = has_masks_beside_images(root) or are_samples(root, names)
     if not is_flat:
         return []
     return _split_by_lists(root, names, [FolderPair(format_name, root, root, "")])

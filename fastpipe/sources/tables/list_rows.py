@@ -184,6 +184,8 @@ def _paths_of_fields(row: Row, names: Iterable[str]) -> Iterator[str]:
         value = row.values.get(name)
         if _is_mask_of_segments(value):
             value = value["path"]
+        elif _is_mask_of_objects(value):
+            value = value["objects"]
         for path in value if isinstance(value, list) else [value]:
             if is_name(path):
                 yield path
@@ -192,6 +194,11 @@ def _paths_of_fields(row: Row, names: Iterable[str]) -> Iterator[str]:
 def _is_mask_of_segments(value: object) -> TypeGuard[dict[str, Any]]:
     """Whether a value has the path of a mask, and the class of each segment in it."""
     return isinstance(value, dict) and {"path", "segments"} <= value.keys()
+
+
+def _is_mask_of_objects(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a value has the path of a mask for each object."""
+    return isinstance(value, dict) and "objects" in value
 
 
 def _moved_rows(
@@ -484,6 +491,11 @@ class _RowLister:
                 entry, state = self._describe_file(field.name, value["path"])
                 value = {"segments": value["segments"], **entry}
                 states[field.name] = [state]
+            elif field.kind == "mask" and _is_mask_of_objects(value):
+                entries, states[field.name] = self._describe_files(
+                    field.name, value["objects"]
+                )
+                value = {"objects": entries}
             elif field.kind in FILE_KINDS and is_path:
                 value, state = self._describe_file(field.name, value)
                 states[field.name] = [state]

@@ -98,13 +98,13 @@ def test_two_folders_of_masks(tmp_path: Path) -> None:
 
 
 @becomes(
-    "DSB 2018: `stage1_train/ID/images/` beside `stage1_train/ID/masks/`",
+    "`src/ID/images/` with several images beside `src/ID/masks/`",
     "refused, with what to do",
     "a CSV file with --field mask=COLUMN:mask",
 )
 def test_a_folder_for_each_sample(tmp_path: Path) -> None:
     for name in ("aa", "bb"):
-        photos(tmp_path / "src" / "stage1_train" / name / "images", f"{name}.png")
+        photos(tmp_path / "src" / "stage1_train" / name / "images", "1.png", "2.png")
         photos(tmp_path / "src" / "stage1_train" / name / "masks", "1.png", "2.png")
     with pytest.raises(PackError, match="stage1_train is a sample, list images and masks in a CSV"):
         fastpipe.pack(tmp_path / "src", tmp_path / "packed")

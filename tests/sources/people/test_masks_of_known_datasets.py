@@ -166,3 +166,40 @@ def test_masks_of_kvasir(tmp_path: Path) -> None:
     ((path, reason),) = summary.tally.rejected
     assert path == "images/7.jpg"
     assert "a JPEG whose values are not near 0 and 255" in reason
+
+
+@becomes(
+    "DSB 2018: `stage1_train/ID/images/ID.png`, a PNG for each nucleus in `stage1_train/ID/masks/`",
+    "refused with the option, which packs a field `mask` with the number of each object, and says it",
+    "--format masks",
+)
+def test_a_mask_for_each_object(tmp_path: Path) -> None:
+    source = tmp_path / "stage1_train"
+    for name in ("aa", "bb", "cc"):
+        photos(source / name / "images", f"{name}.png", size=SIZE)
+        mask(source / name / "masks/1.png", LEFT, 255)
+    mask(source / "bb/masks/2.png", RIGHT_ONE, 255)
+    with pytest.raises(PackError, match=f"pass {source} with --format masks"):
+        fastpipe.pack(source, tmp_path / "none")
+    summary = fastpipe.pack(source, tmp_path / "packed", format="masks")
+    both = [[1, 1, 0, 2], [1, 1, 0, 2]]
+    assert masks(tmp_path) == {
+        "aa/images/aa.png": LEFT,
+        "bb/images/bb.png": both,
+        "cc/images/cc.png": LEFT,
+    }
+    (text,) = assumed(summary)
+    assert text.startswith("field mask: the files of masks in a folder are objects of its image;")
+
+    # A change of one file is a change of the sample.
+    mask(source / "cc/masks/1.png", RIGHT_ONE, 255)
+    mask(source / "aa/masks/2.png", [[1]], 255)
+    summary = fastpipe.pack(source, tmp_path / "packed", format="masks", overwrite=True)
+    assert masks(tmp_path)["cc/images/cc.png"] == RIGHT_ONE
+    ((path, reason),) = summary.tally.rejected
+    assert path == "aa/images/aa.png"
+    assert "mask 2 of an object has 1 x 1 pixels, and the first has 4 x 2" in reason
+    with pytest.raises(
+        PackError, match="has a folder for each sample, with a mask for each object"
+    ):
+        fastpipe.pack(source, tmp_path / "none", format="masks", fields=["mask=1"])
