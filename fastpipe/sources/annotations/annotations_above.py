@@ -45,6 +45,7 @@ from fastpipe.sources.folders.folder_roles import (
     has_pictures,
     is_called_target,
 )
+from fastpipe.sources.folders.labelled import find_pairs
 from fastpipe.sources.folders.splits import (
     FEW,
     are_called_like_parts,
@@ -258,7 +259,13 @@ def _folders_between(inner: Path, outer: Path) -> list[Path]:
 def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotations]:
     """The folders of labels or masks that belong to the folder of the images."""
     pairs: list[FolderPair] = []
-    for pair in pair_folders(above, names):
+    # MVTec AD and Penn-Fudan have masks in folders that only the format masks pairs.
+    other_pairs = [
+        pair for pair in find_pairs("masks", above, names) if pair.images != above
+    ]
+    for pair in [*pair_folders(above, names), *other_pairs]:
+        if pair in pairs:
+            continue
         if pair.kind and images.is_relative_to(str(pair.images)):
             pairs.append(pair)
     # Packing refuses a folder with several kinds of labels, unless the user names one.

@@ -75,6 +75,12 @@ def test_defect_without_a_mask(tmp_path: Path) -> None:
     assert len(summary.tally.rejected) == 1
 
 
+def test_images_alone(tmp_path: Path) -> None:
+    source = mvtec(tmp_path / "bottle")
+    _, text = assumed(fastpipe.pack(source / "test", tmp_path / "packed"))
+    assert f"To pack both: fastpipe pack {source} DST --split test" in text
+
+
 def test_as_class_folders(tmp_path: Path) -> None:
     source = mvtec(tmp_path / "bottle")
     fastpipe.pack(source, tmp_path / "packed", split="test", format="imagefolder")
