@@ -301,15 +301,15 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
         for name in ("fields", "label_pattern", "split"):
             if getattr(options, name) is not None:
                 raise PackError(
-                    f"{readable(source.root)} has a folder for each sample, with a mask for each object, "
-                    "and no such option; leave it out",
+                    f"{readable(source.root)} has a folder for each sample, with a mask for each "
+                    "object, and no such option; leave it out",
                     option=name,
                 )
         return list_sample_folders(source.root)
     if options.label_pattern is not None and (pair.split or options.split is not None):
         raise PackError(
-            f"{readable(source.root)} has splits of images and masks, and the classes in paths of one "
-            "split would not have the numbers of another; leave it out",
+            f"{readable(source.root)} has splits of images and masks, and the classes in paths of "
+            "one split would not have the numbers of another; leave it out",
             option="label_pattern",
         )
     splits: dict[str, SourcePath] = {}

@@ -267,8 +267,8 @@ def _assume_unread_boxes(list_of_splits: Path) -> list[Assumption]:
         return []
     return [
         Assumption(
-            f"boxes: none; {readable(str(boxes))} has a box by the number of each image. To pack both: "
-            f"fastpipe pack {quote_for_shell(str(boxes.parent))} DST --split train"
+            f"boxes: none; {readable(str(boxes))} has a box by the number of each image. To pack "
+            f"both: fastpipe pack {quote_for_shell(str(boxes.parent))} DST --split train"
         )
     ]
 

@@ -32,13 +32,14 @@ def list_panoptic(annotations: Annotations, options: SourceOptions) -> Listing:
     """Lists the images of a panoptic file, in no order.
 
     Raises:
-        PackError: the folder of the masks is not beside the file, or the user asks for other fields.
+        PackError: the folder of the masks is not beside the file, or the user asks for other
+            fields.
     """
     file = annotations.paths[0]
     if not isinstance(file, Path):
         raise PackError(
-            f"{readable(str(file))}: COCO's panoptic annotations are not read by URL: copy them to a "
-            "folder of this machine"
+            f"{readable(str(file))}: COCO's panoptic annotations are not read by URL: copy them "
+            "to a folder of this machine"
         )
     if _NO_SEGMENT in annotations.categories:
         raise PackError(
@@ -68,9 +69,9 @@ def list_panoptic(annotations: Annotations, options: SourceOptions) -> Listing:
     )
     listing = list_rows(top, rows, [field])
     text = (
-        f"field {field.name}: the category of each pixel, of things and of stuff, and 0 where there is "
-        "no segment. Objects of one category are not told apart; the instances file has their boxes "
-        "and polygons"
+        f"field {field.name}: the category of each pixel, of things and of stuff, and 0 where "
+        "there is no segment. Objects of one category are not told apart; the instances file has their "
+        "boxes and polygons"
     )
     assumed = (*listing.assumed, *folder.assumed, Assumption(text))
     return replace(listing, assumed=assumed)
@@ -85,8 +86,8 @@ def _find_mask_folder(file: Path) -> Path:
             if candidate.is_dir():
                 return Path(os.path.abspath(candidate))
     raise PackError(
-        f"{readable(str(file))} has COCO's panoptic annotations, whose masks are PNGs; expected them in "
-        f"the folder {readable(str(folders[0]))} or {readable(str(folders[1]))}"
+        f"{readable(str(file))} has COCO's panoptic annotations, whose masks are PNGs; expected "
+        f"them in the folder {readable(str(folders[0]))} or {readable(str(folders[1]))}"
     )
 
 

@@ -66,8 +66,8 @@ def list_sample_folders(root: SourcePath) -> Listing:
     listing = list_rows(root, _rows(images, masks), [field])
     text = (
         f"field {_MASK}: the files of masks in a folder are objects of its image; a pixel has the "
-        "number of its object, from 1 on in the order of the names, and 0 is none. Where objects lie on "
-        "one another, the last one counts"
+        "number of its object, from 1 on in the order of the names, and 0 is none. Where objects "
+        "lie on one another, the last one counts"
     )
     return replace(listing, assumed=(*listing.assumed, Assumption(text)))
 

@@ -272,8 +272,9 @@ def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
     if masks:
         raise PackError(
             f"{readable(str(root))}: {len(masks):,} of {len(sources):,} files are called like "
-            f"masks of others beside them, such as {readable(masks[0])}. --format masks packs them as "
-            "masks of these, without labels; or list both in a CSV file (--field mask=COLUMN:mask). "
+            f"masks of others beside them, such as {readable(masks[0])}. --format masks packs them "
+            "as masks of these, without labels; or list both in a CSV file (--field "
+            "mask=COLUMN:mask). "
             f"{AS_CLASSES} packs them as images"
         )
 

@@ -1,6 +1,7 @@
 """A mask of black and white that was stored as a JPEG -> its pixels of 0 and 255.
 
-Kvasir-SEG has such masks. The loss of the JPEG changes pixels at the edges of objects by some levels.
+Kvasir-SEG has such masks. The loss of the JPEG changes pixels at the edges of objects by some
+levels.
 """
 
 from __future__ import annotations

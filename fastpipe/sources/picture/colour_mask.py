@@ -70,7 +70,8 @@ def numbers_of_colours(
     if is_unknown.any():
         colour = tuple(rgb[is_unknown][0].tolist())
         raise ImageError(
-            f"the colour {colour} at {_first_place(is_unknown)} is none of the {len(codes)} in {place}"
+            f"the colour {colour} at {_first_place(is_unknown)} is none of the {len(codes)} in "
+            f"{place}"
         )
     dtype = np.uint8 if max(numbers) < 256 else np.uint16
     return np.array(numbers, dtype=dtype)[places]

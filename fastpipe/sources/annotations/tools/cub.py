@@ -2,8 +2,9 @@
 
 Format: the README of https://www.vision.caltech.edu/datasets/cub_200_2011/: files beside each other
 have a line for each image, which begins with its id: bounding_boxes.txt (x, y, width, height in
-pixels), images.txt (the path), image_class_labels.txt (the number of the class), train_test_split.txt
-(1 for training). classes.txt has the names by number. In NABirds, ids are hexadecimal.
+pixels), images.txt (the path), image_class_labels.txt (the number of the class),
+train_test_split.txt (1 for training). classes.txt has the names by number. In NABirds, ids are
+hexadecimal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A file of SA-1B (Segment Anything) -> its image with the boxes of the masks.
 
-Format: https://ai.meta.com/datasets/segment-anything/: an object with `image` and `annotations`. Each
-annotation has `bbox` (left, top, width, height), `segmentation` as COCO's runs, and scores. There
-are no classes.
+Format: https://ai.meta.com/datasets/segment-anything/: an object with `image` and `annotations`.
+Each annotation has `bbox` (left, top, width, height), `segmentation` as COCO's runs, and scores.
+There are no classes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _WITHOUT_CLASS = (
     "boxes: {}, those of the masks; SA-1B has no classes, so their class is called "
     + _CLASS
 )
-_MASKS = "masks of objects that are not packed: {}; they overlap, and one field of masks cannot hold them"
+_MASKS = (
+    "masks of objects that are not packed: {}; they overlap, and one field of masks cannot hold "
+    "them"
+)
 
 
 def parse(text: str) -> Iterator[AnnotatedImage]:

@@ -1,8 +1,8 @@
 """SVHN's digitStruct.json -> its images with the boxes of the digits.
 
 Format: the usual conversion of digitStruct.mat of http://ufldl.stanford.edu/housenumbers/ to JSON:
-an array of {"filename": ..., "boxes": [{"left", "top", "width", "height", "label"}]}. Labels are 1 to
-10; 10 is the digit 0.
+an array of {"filename": ..., "boxes": [{"left", "top", "width", "height", "label"}]}. Labels
+are 1 to 10; 10 is the digit 0.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _LABEL_OF_ZERO = 10
 CLASSES = ("none", *map(str, range(1, _LABEL_OF_ZERO)), "0")
 _SIDES = ("left", "top", "width", "height")
 _ZEROS = (
-    "digits with the label 10: {}; in SVHN it is the digit 0. The classes keep the numbers of the file: "
-    "number 10 is called 0, and number 0 is of no digit"
+    "digits with the label 10: {}; in SVHN it is the digit 0. The classes keep the numbers of the "
+    "file: number 10 is called 0, and number 0 is of no digit"
 )
 _CUT = "boxes: {}, cut off at the edge of the image, for some of SVHN's end outside"
 
