@@ -70,8 +70,8 @@ def list_panoptic(annotations: Annotations, options: SourceOptions) -> Listing:
     listing = list_rows(top, rows, [field])
     text = (
         f"field {field.name}: the category of each pixel, of things and of stuff, and 0 where "
-        "there is no segment. Objects of one category are not told apart; the instances file has their "
-        "boxes and polygons"
+        "there is no segment. Objects of one category are not told apart; the instances file has "
+        "their boxes and polygons"
     )
     assumed = (*listing.assumed, *folder.assumed, Assumption(text))
     return replace(listing, assumed=assumed)
