@@ -112,13 +112,6 @@ _CUB = AnnotationTool(
 )
 _SVHN = AnnotationTool("SVHN's digitStruct.json", _PACK_BOTH, "SVHN")
 _SEGMENT_ANYTHING = AnnotationTool("the JSON of SA-1B", _PACK_BOTH, "SA-1B")
-_VQA = AnnotationTool(
-    "VQA's JSON of questions or answers, by the numbers of COCO's images",
-    'write a JSONL file with a line for each image, such as {"image": '
-    '"train2014/COCO_train2014_000000000009.jpg", "questions": ["What is it?"], "answers": '
-    '["a table"]}; both become fields of the kind json. A line for each question makes a sample of '
-    "each",
-)
 _GROUND_TRUTH = AnnotationTool(
     "ImageNet's ground truth (a number for each image, in the order of their names)",
     "write a CSV file with a row for each image (path,label). " + GROUND_TRUTH_REMEDY,
@@ -190,7 +183,6 @@ _PATTERNS = (
     (_CROWD_HUMAN, (rb'"gtboxes"\s*:',)),
     (_XVIEW, (rb'"bounds_imcoords"\s*:',)),
     (_SEGMENT_ANYTHING, (rb'"predicted_iou"\s*:', rb'"stability_score"\s*:')),
-    (_VQA, (rb'"image_id"\s*:', rb'"question_id"\s*:')),
     (_CVAT, (rb"<annotations\b", rb"<(?:image|track|meta)\b")),
     (_VOC, (rb"<annotation\b", rb"<(?:object|filename|size)\b")),
 )
