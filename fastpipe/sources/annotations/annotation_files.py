@@ -288,9 +288,11 @@ def is_voc(path: SourcePath) -> bool:
 def _recognise_file(path: SourcePath) -> AnnotationTool | None:
     try:
         with open_binary(path) as file:
-            return recognise_tool(file.read(TOOL_BYTES), path.name)
+            start = file.read(TOOL_BYTES)
     except OSError:
         return None
+    # A pipe to which nothing has been written gives None.
+    return recognise_tool(start or b"", path.name)
 
 
 def recognise_unread_tool(path: SourcePath) -> AnnotationTool | None:
