@@ -172,6 +172,29 @@ def test_an_interrupted_writer_goes_on(tmp_path: Path, changes: dict[str, Any]) 
 
 
 @pytest.mark.usefixtures("one_by_one")
+def test_a_finished_shard_has_no_classes_of_the_next_sample(tmp_path: Path) -> None:
+    """Of an interrupted run whose finished shards are all that is added in the end."""
+    packed = tmp_path / "packed"
+    picture = jpeg_bytes((640, 480))  # one fills a shard
+
+    def add(samples: int, *, stop: bool = False) -> fastpipe.Writer:
+        with fastpipe.Writer(packed, {"tags": "classes"}, shard_size=100_000, workers=1) as writer:
+            for number in range(samples):
+                writer.add(picture, tags=[f"tag {number}"], key=str(number))
+            if stop:
+                raise RuntimeError("stopped")
+        return writer
+
+    with pytest.raises(RuntimeError, match="stopped"):
+        add(SAMPLES, stop=True)
+    finished = len(list(packed.glob("shard-*.tar")))
+    assert finished >= 1
+    assert add(finished).summary.resumed == finished
+    names = tuple(f"tag {number}" for number in range(finished))
+    assert PackedIndex(packed).fields["tags"].names == names
+
+
+@pytest.mark.usefixtures("one_by_one")
 def test_shards_of_a_version_that_agreed_on_other_things_are_made_again(tmp_path: Path) -> None:
     packed = tmp_path / "packed"
     with pytest.raises(RuntimeError, match="stopped"):

@@ -174,24 +174,28 @@ class Agreement:
             state[name] = {**asdict(agreed), "names": names}
         return state
 
-    def admit(self, values: Sequence[Stored]) -> list[Stored]:
-        """Adds the values of one sample, and returns them with numbers in place of class names.
+    def compare(self, values: Sequence[Stored]) -> dict[str, Agreed]:
+        """By field, what is shared after the values of one more sample, which are not added yet.
 
-        ImageError: a value differs from those before. Then no value of the sample is added.
+        ImageError: a value differs from those before.
         """
-        # Nothing changes before all values are checked: a sample is added as a whole, or not at
-        # all.
         agreed = {}
-        value_of_field = dict(zip(self.kinds, values, strict=True))
-        for name, value in value_of_field.items():
-            kind = self.kinds[name]
+        for (name, kind), value in zip(self.kinds.items(), values, strict=True):
             before = self._agreed[name]
             with naming_field(name):
                 agreed[name] = _agree(kind, value, before)
-        self._agreed.update(agreed)
+        return agreed
 
+    def admit(
+        self, values: Sequence[Stored], agreed: Mapping[str, Agreed]
+    ) -> list[Stored]:
+        """Adds the values of one sample, and returns them with numbers in place of class names.
+
+        `agreed` is the result of `compare` for these values.
+        """
+        self._agreed.update(agreed)
         numbered = []
-        for name, value in value_of_field.items():
+        for name, value in zip(self.kinds, values, strict=True):
             has_class_names = self.kinds[name] == "classes" and agreed[name].shared
             if has_class_names:
                 numbers = self._number(name, value.note or ())

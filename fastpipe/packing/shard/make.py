@@ -18,7 +18,7 @@ from fastpipe.dataset.format.fields import LARGE_KINDS
 from fastpipe.dataset.format.layout import SOURCES_DTYPE, WORK_FOLDER, shard_name
 from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.packing.fields.agreement import Agreement
+from fastpipe.packing.fields.agreement import Agreed, Agreement
 from fastpipe.packing.fields.stored import parts_of, piece
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
 from fastpipe.packing.shard.options import PackOptions
@@ -104,15 +104,16 @@ class ShardMaker:
             label: of the sample.
             size_bytes: of the source.
             outcome: what became of it.
-            max_bytes: size of a tar that is not continued in another one; 0: there is none.
+            max_bytes: the largest size of the tar; the caller then begins the next shard. 0: a shard
+                that grows too large goes on in another tar.
 
         Returns:
-            False, and nothing is added, if the tar would get larger than `max_bytes`.
+            False if the tar would get larger than `max_bytes`. Then nothing is added.
 
         Raises:
             PackError: the disk refuses, or the source cannot be packed and the options say to stop.
         """
-        values: list[Stored] = []
+        agreed: dict[str, Agreed] = {}
         if isinstance(outcome, Packed):
             if self._context.field_order:
                 ordered = tuple(
@@ -120,7 +121,7 @@ class ShardMaker:
                 )
                 outcome = replace(outcome, values=ordered)
             try:
-                values = self._agreement.admit(outcome.values)
+                agreed = self._agreement.compare(outcome.values)
             except ImageError as problem:
                 outcome = str(problem)
 
@@ -131,6 +132,8 @@ class ShardMaker:
                 offsets = self._write(outcome, label, path, max_bytes)
                 if offsets is None:
                     return False
+                # Only now, so that a sample of the next shard gives this one no class names.
+                values = self._agreement.admit(outcome.values, agreed)
                 self._write_pieces(outcome, size_bytes, values, offsets)
             self._tally.count(outcome)
         self._tally.source_bytes += size_bytes

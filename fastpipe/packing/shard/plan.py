@@ -113,7 +113,8 @@ def plan_shards(
             written_bytes += sum(len(piece) for piece in sample.pieces)
             with suppress(ImageError):
                 # Such a sample is rejected when its shard is made.
-                agreement.admit(outcome.values)
+                agreed = agreement.compare(outcome.values)
+                agreement.admit(outcome.values, agreed)
         per_shard: float = shard_size
         if written_bytes:
             per_shard = shard_size * listed_bytes / written_bytes
