@@ -275,9 +275,11 @@ class EpochPlan:
         return self._partition.is_mine(sequence, positions)
 
     def others(self, plan: BatchPlan, rows: Int64s, attempt: int) -> BatchPlan:
-        """Random other samples for the rows, (m,), of a batch that cannot be decoded.
+        """Random samples in the place of those that cannot be decoded, on rows (m,) of a batch.
 
-        A sampler draws its own.
+        They are of the same share of a mixture. Without a sampler each is another one than the
+        row's own. A sampler draws as it does for an epoch, so it may draw the same one again: the
+        next attempt then draws another.
         """
         recipe = self.recipe
         content = self._content
@@ -285,20 +287,27 @@ class EpochPlan:
         replace_key = key(recipe.seed, self.epoch, Stream.REPLACE)
         draws = uniform(replace_key, names)
 
-        # Any sample but the row's own: 1 to count - 1 further on.
         ids = plan.ids[rows]
-        sample_count = len(content)
-        distances = 1 + up_to(draws, sample_count - 2)
-        others = (ids + distances) % sample_count
+        share_of_row = parts_of(content.starts, ids)
+        # (m,) each: the samples of a row's share have `share_sizes` ids, from `first_ids` on.
+        first_ids = content.starts[share_of_row]
+        share_sizes = np.diff(content.starts)[share_of_row]
+        # A share of one sample has no other one: take any sample of the mixture.
+        is_alone = share_sizes == 1
+        first_ids[is_alone] = 0
+        share_sizes[is_alone] = len(content)
+        # Any sample of these but the row's own: 1 to size - 1 further on, then around the end.
+        distances = 1 + up_to(draws, share_sizes - 2)
+        other_ids = first_ids + (ids - first_ids + distances) % share_sizes
         if recipe.picks:
-            share_of_row = parts_of(content.starts, ids)
             for share in np.unique(share_of_row).tolist():
                 in_share = share_of_row == share
                 place_count = recipe.places(share, self.epoch)
                 places_in_share = (draws[in_share] * place_count).astype(np.int64)
                 places = places_in_share + content.starts[share]
+                # Draws of pass number `epoch`. In a mixture a pass is no epoch, but any will do.
                 ids_of = _ids_of(recipe, self.epoch, share, self.epoch)
-                others[in_share] = ids_of(places)
+                other_ids[in_share] = ids_of(places)
 
         # The size of the batch is that of a view without a size of its own.
         size = recipe.size
@@ -307,7 +316,7 @@ class EpochPlan:
                 size = view_plan.crops.size
                 break
         valid = np.ones(len(rows), dtype=np.bool_)
-        return self._plan(others, valid, content.numbers(others), size)
+        return self._plan(other_ids, valid, content.numbers(other_ids), size)
 
     def of(self, ids: Int64s, number: int = 0) -> BatchPlan:
         """The plan of some samples at the size of batch `number`.

@@ -19,6 +19,7 @@ from fastpipe.errors import DatasetError
 from fastpipe.loading.state import STATE_VERSION
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.content import Content
 from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import partition_of
@@ -194,3 +195,17 @@ def test_replacements_are_other_samples(index: PackedIndex, attempt: int) -> Non
     assert as_bytes(plan.others(batch, samples, attempt + 1)) != as_bytes(others)
     alone = plan.others(batch, samples[7:8], attempt)
     assert alone.samples[0] == others.samples[7]
+
+
+def test_replacements_in_a_mixture_are_of_the_same_dataset(index: PackedIndex) -> None:
+    starts = np.array([0, 1, 12, 37])
+    content = Content(index, None, starts, (1.0, 1.0, 1.0))
+    plan = EpochPlan(recipe_of(index, content=content), 4)
+    ids = np.arange(len(index))
+    batch = plan.of(ids)
+    drawn = [plan.others(batch, ids, attempt).ids for attempt in range(200)]
+    for row, share in enumerate(np.searchsorted(starts, ids, side="right") - 1):
+        others = {int(other_ids[row]) for other_ids in drawn}
+        # The first dataset has no other sample.
+        first, end = (1, 37) if share == 0 else starts[share : share + 2]
+        assert others == set(range(first, end)) - {row}
