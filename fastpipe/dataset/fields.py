@@ -276,7 +276,7 @@ class FieldReader:
         data: the dataset.
         chosen: the fields, as parse_fields returns them.
         crops: for each view, how its pictures become rows; None: they stay whole.
-        form: of the images, and so of second pictures. None: `slots` and `begin` are not used.
+        form: of the images, and so of second pictures; None: nobody calls `slots` and `begin`.
 
     Raises:
         DatasetError: a field's files are missing or damaged.
@@ -291,8 +291,8 @@ class FieldReader:
     ) -> None:
         self._crops = crops
         # By name of the field. A field that comes under several keys is read once.
-        self.options = {field_name(request): request for request in chosen.values()}
-        self.names = tuple(self.options)
+        self.requests = {field_name(request): request for request in chosen.values()}
+        self.names = tuple(self.requests)
         # Key of a batch -> the entry that it has: the name of a field, with "_labels" or the like.
         self.keys: dict[str, str] = {}
         for key, request in chosen.items():
@@ -332,15 +332,15 @@ class FieldReader:
             elif field.kind in ("boxes", "keypoints"):
                 self._placed[name] = column
             elif field.kind == "array":
-                request = self.options[name]
+                request = self.requests[name]
                 assert isinstance(request, Arrays)
                 self.arrays[name] = ArrayReader(field, request, column)
             elif field.kind == "images":
-                request = self.options[name]
+                request = self.requests[name]
                 assert isinstance(request, Images)
                 self.picture_lists[name] = PictureListReader(request, column)
             elif field.kind == "map":
-                request = self.options[name]
+                request = self.requests[name]
                 assert isinstance(request, Maps)
                 self.maps[name] = MapReader(field, request, column)
             else:
@@ -352,6 +352,7 @@ class FieldReader:
 
         # By name of masks and second pictures, the shape and the dtype of a pixel in batches.
         self._pixels: dict[str, tuple[tuple[int, ...], DTypeLike]] = {}
+        # Without a form, nobody calls `slots` and `begin`, which need the pixels.
         if form is not None:
             for name, column in self.pictures.items():
                 if name in self.masks:  # a pixel is one id
@@ -367,7 +368,7 @@ class FieldReader:
             DatasetError: a file cannot be read, or is damaged.
         """
         boxes: dict[str, Boxes] = {}
-        for name, request in self.options.items():
+        for name, request in self.requests.items():
             if isinstance(request, Boxes):
                 boxes[name] = request
         values = HostFields(
@@ -400,7 +401,7 @@ class FieldReader:
         if name in self._class_counts:
             class_count = self._class_counts[name]
             return to_multi_hot(values, class_count)
-        request = self.options[name]
+        request = self.requests[name]
         if isinstance(request, Text):
             return draw_texts(request, values, seed=seed, epoch=epoch, names=plan.names)
         return values
@@ -455,9 +456,9 @@ class FieldReader:
             # (M, 4) boxes, x0, y0, x1, y1; or (M, K, 3) points, x, y, visibility; of all rows.
             values = ragged.values
             row_of_value = row_of_values(ragged)  # (M,)
-            options = self.options[name]
-            if isinstance(options, Points):
-                flip_pairs = options.flip_pairs or ()
+            request = self.requests[name]
+            if isinstance(request, Points):
+                flip_pairs = request.flip_pairs or ()
                 if geometry is not None:
                     values = move_points(values, row_of_value, geometry, flip_pairs)
                 places[name] = Placed(values, row_of_value, flip_pairs=flip_pairs)
@@ -491,6 +492,8 @@ class FieldReader:
         rows: Int64s | None = None,
     ) -> Iterator[Job | FetchedJob]:
         """Lets the engine make the masks, second pictures and maps of a batch.
+
+        It begins a job each time the caller takes the next one from the iterator.
 
         Args:
             engine: of the loader.

@@ -40,6 +40,7 @@ def join_selections(parts: Sequence[BaseDataset], labels: str) -> Selection:
     for selection, table in zip(selections, label_tables, strict=True):
         stored += selection.stored
         for old_labels in selection.new_labels:
+            # NO_LABEL is -1, and so takes the last entry of the table, which is NO_LABEL again.
             new_labels.append(table[old_labels])
 
     # A loader's state has the identity, so that it is not loaded for another choice of samples.

@@ -278,7 +278,7 @@ class SampleReader:
         entries = {}
         for key, entry in fields.keys.items():
             entries[key] = entry
-            if isinstance(fields.options.get(entry), Points):
+            if isinstance(fields.requests.get(entry), Points):
                 entries[f"{key}_visibility"] = f"{entry}_visibility"
         return entries
 
@@ -295,9 +295,9 @@ class SampleReader:
             num_rows = len(plan.flips)
             canvas_sizes = [self._cropping.size] * num_rows
         for name, placed in places.items():
-            options = fields.options[name]
-            if isinstance(options, Boxes):
-                yield from self._box_values(plan, placed, options, canvas_sizes)
+            request = fields.requests[name]
+            if isinstance(request, Boxes):
+                yield from self._box_values(plan, placed, request, canvas_sizes)
             else:
                 # Of each row (M, K, 3): x, y and the visibility of the K points of M objects.
                 values = split_by_row(placed.values, placed.rows, plan)

@@ -138,7 +138,10 @@ def _describe_ratio(ratio: float) -> str:
 
 
 def _suggest(stage: str, spent: Stats, settings: Settings) -> str:
-    """What to change so that a stage takes less time."""
+    """What to change so that a stage takes less time.
+
+    `spent` is the difference of two readings: the time and the batches between them.
+    """
     if stage in _CHANGES:
         return _CHANGES[stage]
     if stage == "augment_s":

@@ -38,7 +38,7 @@ class DataLoaderAttributes:
         `remaining` counts those of the rest.
         """
         epochs = self._epochs
-        return partition_of(epochs.recipes.current(), epochs.next.epoch).batches
+        return partition_of(epochs.resolver.current(), epochs.next.epoch).batches
 
     @property
     def sampler(self) -> EpochSampler:
@@ -46,7 +46,7 @@ class DataLoaderAttributes:
 
         Its `set_epoch` is the loader's.
         """
-        recipe = self._epochs.recipes.current()
+        recipe = self._epochs.resolver.current()
         if recipe.shuffle or recipe.picks:
             return EpochSampler(self)
         return SequentialEpochSampler(self)
@@ -120,7 +120,7 @@ class EpochSampler(Sampler[Any]):
 
     def _plan(self) -> EpochPlan:
         epochs = self._loader._epochs
-        return EpochPlan(epochs.recipes.current(), epochs.next.epoch)
+        return EpochPlan(epochs.resolver.current(), epochs.next.epoch)
 
 
 class SequentialEpochSampler(EpochSampler, SequentialSampler):

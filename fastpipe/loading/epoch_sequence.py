@@ -35,13 +35,13 @@ class EpochSequence:
         self,
         maker: BatchMaker,
         transfer: Transfer,
-        recipes: RecipeResolver,
+        resolver: RecipeResolver,
         agreement: Agreement,
         prefetch_factor: int,
     ) -> None:
         self.maker = maker
         self.transfer = transfer
-        self.recipes = recipes
+        self.resolver = resolver
         self.agreement = agreement
         self.prefetch_factor = prefetch_factor
         # Held while an iterator makes a batch: all iterators share the position, the slots and the
@@ -51,7 +51,7 @@ class EpochSequence:
         self.position = Position()
         self.next = Position()  # where the next iteration begins
 
-        self._recipe = recipes.current()  # of the epoch that was begun or loaded last
+        self._recipe = resolver.current()  # of the epoch that was begun or loaded last
         # Raises if a loaded state does not belong to a recipe; None: no state waits for its epoch.
         self._check_loaded: Callable[[Recipe], object] | None = None
         self._was_placed = False  # by set_epoch or a state
@@ -71,7 +71,7 @@ class EpochSequence:
         """The recipe of the running or loaded epoch; of the next one if there is none."""
         if self.position.batches or self._check_loaded:
             return self._recipe
-        return self.recipes.current()
+        return self.resolver.current()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -79,7 +79,7 @@ class EpochSequence:
         if self.num_remaining:
             recipe = self.running_recipe
         else:
-            recipe = self.recipes.current()
+            recipe = self.resolver.current()
         return recipe.size
 
     @property
@@ -94,7 +94,7 @@ class EpochSequence:
         if self._check_loaded:
             recipe = self._recipe
         else:
-            recipe = self.recipes.current()
+            recipe = self.resolver.current()
         return partition_of(recipe, self.next.epoch).batches - self.next.batches
 
     def set_epoch(self, epoch: int) -> None:
@@ -130,10 +130,10 @@ class EpochSequence:
         """Begins the next epoch. `position` is a new object then, where its iterator counts."""
         # Everything that may raise comes before anything changes: the next call begins the same
         # epoch again.
-        self.recipes.ranks.check()
-        self.recipes.refresh_listed(self.next.epoch)
+        self.resolver.ranks.check()
+        self.resolver.refresh_listed(self.next.epoch)
         if self._check_loaded is not None:
-            self._check_loaded(self.recipes.current())
+            self._check_loaded(self.resolver.current())
         prefetcher = self._next_prefetcher()
         recipe = prefetcher.recipe
         start = prefetcher.start
@@ -200,7 +200,7 @@ class EpochSequence:
         """
         prefetched = self._prefetched
         self._prefetched = None
-        recipe = self.recipes.current()
+        recipe = self.resolver.current()
         start = self.next
         if (
             prefetched is not None

@@ -310,8 +310,8 @@ def loader(
         raise conflict_error("epoch_size + listing sampler")
 
     # The recipe for the ranks that are known now, to find errors before training starts.
-    recipes = RecipeResolver(ranks, recipe, sampling, partition)
-    recipe = recipes.current()
+    resolver = RecipeResolver(ranks, recipe, sampling, partition)
+    recipe = resolver.current()
     check_image_sizes(recipe)
     for stored in dataset.stored:
         notices.warn_shared_by_nodes(stored.index, known_ranks, partition)
@@ -360,7 +360,7 @@ def loader(
     )
     new_loader = Loader(
         dataset,
-        recipes,
+        resolver,
         maker,
         stream,
         augments,

@@ -89,7 +89,7 @@ class Loader(DataLoaderAttributes):
     def __init__(
         self,
         data: Dataset,
-        recipes: RecipeResolver,
+        resolver: RecipeResolver,
         maker: BatchMaker,
         stream: Stream,
         augments: tuple[Augment | None, ...],
@@ -104,10 +104,10 @@ class Loader(DataLoaderAttributes):
         self.stream = stream
         self.augments = augments  # of each view
 
-        transfer = make_transfer(maker, stream, augments, recipes.current())
+        transfer = make_transfer(maker, stream, augments, resolver.current())
         agreement = Agreement(data)
         self._epochs = EpochSequence(
-            maker, transfer, recipes, agreement, prefetch_factor
+            maker, transfer, resolver, agreement, prefetch_factor
         )
         # A function, not a method: nothing in here may refer to the loader, so that its threads end
         # when it is dropped.
@@ -127,7 +127,7 @@ class Loader(DataLoaderAttributes):
     @property
     def recipe(self) -> Recipe:
         """What decides the batches of an epoch that begins now."""
-        return self._epochs.recipes.current()
+        return self._epochs.resolver.current()
 
     @property
     def batch_size(self) -> int:
@@ -238,10 +238,11 @@ class Loader(DataLoaderAttributes):
         # All checks come first, so that a size that is refused changes nothing.
         height_width = parse_size(size)
         for view in resized_views:
+            # `train` only chooses a crop where none is given.
             parse_crop(view.crop, height_width, train=False)
         check_image_sizes(replace(recipe, size=height_width))
         with self._epochs.lock:
-            self._epochs.recipes.size = height_width
+            self._epochs.resolver.size = height_width
 
     def set_weights(self, weights: Any) -> None:
         """Sets the weights by which samples are drawn, for all epochs that begin from now on.
@@ -259,7 +260,7 @@ class Loader(DataLoaderAttributes):
             >>> loader.set_weights(weights)
         """
         with self._epochs.lock:
-            self._epochs.recipes.set_weights(weights, self._data)
+            self._epochs.resolver.set_weights(weights, self._data)
 
     def discard_prefetched(self) -> None:
         """Discards the batches of the next epoch that were made in advance.
@@ -289,7 +290,7 @@ class Loader(DataLoaderAttributes):
         """
         epochs = self._epochs
         # Only a size of set_size is in a state: another one is an option of the loader.
-        size = None if epochs.recipes.size is None else epochs.size
+        size = None if epochs.resolver.size is None else epochs.size
         return make_state(epochs.position, epochs.running_recipe, size, self._data)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -307,9 +308,9 @@ class Loader(DataLoaderAttributes):
         order = parse_order(state, self._data)
         rows = order.get("global_batch_size")
         check = partial(parse_position, state, order)
-        recipes = self._epochs.recipes
+        resolver = self._epochs.resolver
         # The ranks may be unknown yet, so the state decides how many there are assumed to be.
-        position = check(recipes.for_global_batch(rows))
+        position = check(resolver.for_global_batch(rows))
         size = state["size"]
         if size is not None:
             try:
@@ -322,7 +323,7 @@ class Loader(DataLoaderAttributes):
                     "start without the state"
                 ) from problem
         # Asked again, because set_size has changed the recipe.
-        self._epochs.resume_at(position, recipes.for_global_batch(rows), check)
+        self._epochs.resume_at(position, resolver.for_global_batch(rows), check)
 
     def stats(self) -> Stats:
         """The loader's counts and times so far, and its queues now.

@@ -72,7 +72,8 @@ def recipe_with_views(
 ) -> tuple[Recipe, tuple[Augment | None, ...]]:
     """The recipe of a loader with these views, and the augmentation of each view.
 
-    `recipe` and `augment` are those of the loader.
+    `recipe` and `augment` are those of the loader. View 0 has the loader's seed, each other view a
+    seed of its own.
     """
     parsed = _parse_views(views)  # one for each view of an image
     if not 2 <= len(parsed) <= _MAX_VIEWS:
@@ -88,8 +89,8 @@ def recipe_with_views(
         if view.size is not None:
             size = parse_size(view.size)
         crop = _crop_of_view(view, size, recipe, train=train)
-        # A view without a size of its own follows the loader's, which may change: all of these
-        # sizes have to suit its crop.
+        # A view without a size of its own has the size of the batch. With size_choices= or a
+        # schedule of sizes, batches have different ones: all of them have to suit its crop.
         if sizes is not None and size is None and not isinstance(crop, WholeImages):
             sizes = checked_sizes(sizes, crop, train=train)
         flip = recipe.flip

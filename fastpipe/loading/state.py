@@ -268,6 +268,7 @@ def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> 
         )
         options.append(f"fastpipe.open({str(index.path)!r}, version={version})")
     if not differences:
+        # Folders that are not packed have no lineage and no versions, so it may be another one.
         return (
             f"the files of {indexes[0].path} have changed since the state was saved, or it is "
             f"another dataset: {state_datasets[0]} before, {_Stored.of(indexes[0])} now. Open the "

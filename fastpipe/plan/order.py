@@ -47,10 +47,11 @@ _PASSES_KEPT = 2  # a batch rarely lies in more
 def cache_recent(
     size: int,
 ) -> Callable[[Callable[[Any, int], T]], Callable[[Any, int], T]]:
-    """Decorates a method of one number: its object keeps the results for the last `size` numbers.
+    """Decorates a method with one argument, a number: its object keeps the newest `size` results.
 
-    functools.lru_cache would keep the object itself alive. Several threads may call the method at
-    once. Only single operations of a dict are atomic, so two threads may compute the same result.
+    The oldest result goes first. functools.lru_cache would keep the object itself alive. Several
+    threads may call the method at once. Only single operations of a dict are atomic, so two threads
+    may compute the same result.
     """
 
     def decorate(method: Callable[[Any, int], T]) -> Callable[[Any, int], T]:

@@ -104,7 +104,8 @@ class _VariableColumn:
         is_good &= value_bytes <= MAX_VALUE_BYTES
 
         # No value belongs to two samples. So a batch never reads more than the file has, however
-        # the offsets lie. Samples that follow one another, by number, must not overlap.
+        # damaged the offsets are. In the order of the samples' numbers, each range must begin where
+        # the one before ends, or later.
         order = np.argsort(samples, kind="stable")
         # A sample that is asked for twice comes twice in this order, with the same range.
         previous = order[:-1]
@@ -256,6 +257,7 @@ class ArrayRecords:
         shapes = records["shape"].astype(np.float64)
         item_bytes = numpy_dtype(self._field.dtype).itemsize
         value_bytes = item_bytes * shapes.prod(axis=1)
+        # The size is that of the .npy file: a header, and then the values.
         header_bytes = records["size"] - value_bytes
         is_good = value_bytes <= MAX_VALUE_BYTES
         is_good &= header_bytes > 0

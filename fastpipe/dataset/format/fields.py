@@ -296,10 +296,10 @@ def _read_field(name: str, entry: Any) -> Field:
     if not isinstance(entry, dict):
         raise TypeError(f"field {name}: expected an object, got {entry!r}")
     kind = one_of(entry["kind"], KINDS)
-    numbers = {}
+    own_number = {}  # of some kinds: width, points or classes
     if kind in _NUMBERS:
         number_name = _NUMBERS[kind]
-        numbers[number_name] = count(entry[number_name])
+        own_number[number_name] = count(entry[number_name])
 
     names = entry.get("names", [])
     check(_is_list_of_texts(names), "a list of names")
@@ -325,7 +325,7 @@ def _read_field(name: str, entry: Any) -> Field:
     field = Field(
         name,
         kind,
-        **numbers,
+        **own_number,
         names=tuple(names),
         labelled=labelled,
         dtype=dtype,

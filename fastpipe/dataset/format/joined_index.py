@@ -39,22 +39,22 @@ UNKNOWN_TIME = -1  # the engine's word for a file of which no time is recorded
 
 
 class JoinedIndex(Index):
-    """Several datasets as one; or one dataset with other labels.
+    """Several datasets as one. One part: a dataset with other labels.
 
     Args:
         parts: the datasets.
-        labels: of each part the new labels of its classes, and at the end that of NO_LABEL.
+        new_labels: for each part the new labels of its classes, and at the end that of NO_LABEL.
         classes: the names of the new labels.
     """
 
     def __init__(
         self,
         parts: Sequence[Index],
-        labels: Sequence[Int64s],
+        new_labels: Sequence[Int64s],
         classes: Sequence[str],
     ) -> None:
         self.parts = tuple(parts)
-        self._new_labels = list(labels)
+        self._new_labels = list(new_labels)
         sample_counts = [len(part) for part in parts]
         shard_counts = [len(part.shards) for part in parts]
         self.starts = starts_of(sample_counts)
@@ -96,6 +96,7 @@ class JoinedIndex(Index):
             self.counts[name] = sum(counts_of_parts)
         self.can_be_large = any(part.can_be_large for part in parts)
 
+        # One of each shard. In a folder that is not packed, each file is a shard.
         times = [part.mtimes_ns for part in parts]
         self.mtimes_ns = _concatenate(times, shard_counts, UNKNOWN_TIME)
         needs_conversion = [part.needs_conversion for part in parts]

@@ -158,7 +158,8 @@ class PackedIndex(Index):
         # NO_LABEL is possible only if not all samples are counted in a class.
         self.least_label = NO_LABEL if sum(self.class_counts) < samples else 0
 
-        # All versions of a dataset have the same first pack.
+        # A loader's state is recognised by the lineage: all versions of a dataset have the same
+        # first pack.
         packs = a_list(info.get("packs", []))
         if packs:
             first_pack = json.dumps(packs[0], sort_keys=True)
@@ -167,6 +168,7 @@ class PackedIndex(Index):
         for pack in packs:
             pack_limit = pack["options"].get("max_pixels", 0)
             packed_limits.append(count(pack_limit))
+        # Whether a record may have more pixels than this process allows (max_pixels).
         limit = self._max_pixels
         largest_packed = max(packed_limits, default=0)
         self.can_be_large = limit is not None and limit < largest_packed

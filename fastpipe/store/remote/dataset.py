@@ -220,7 +220,7 @@ class RemoteIndex(PackedIndex):
     def _bring(
         self, name: str, expected: str | None, data: bytes | None = None
     ) -> None:
-        """Fetches a file that the cache keeps whatever its limit is.
+        """Fetches a file that the cache keeps in any case, also beyond cache_limit=.
 
         Other processes see all of the file or nothing.
 
