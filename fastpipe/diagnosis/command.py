@@ -96,8 +96,8 @@ def watch_command(
     Args:
         command: the command line.
         batches: ends the command after this number of batches of a loader.
-        seconds: ends it after this time, counted from the first batch that is asked for. It may
-            take ten times as long to come to that.
+        seconds: ends it after this time, counted from the first batch that is asked for. Before
+            that batch, ten times `seconds` are allowed.
         stall_timeout: a loader is stuck after this number of seconds without a batch.
         output: a file or its number, for standard output; None: this program's.
         say: called with the reason when the command is ended.
@@ -147,7 +147,9 @@ def _start(command: str, folder: Path, output: TextIO | int | None) -> Popen[byt
     environment["PYTHONPATH"] = os.pathsep.join(python_path)
     environment[FOLDER] = str(folder)
     try:
-        # The command gets a session of its own, so that whatever it starts can be ended with it.
+        # OpenMP may have bound this thread to some CPUs (OMP_PROC_BIND), and the command would
+        # inherit that. It gets a session of its own, so that whatever it starts can be ended with
+        # it.
         with unbound():
             return Popen(words, env=environment, stdout=output, start_new_session=True)
     except OSError as problem:

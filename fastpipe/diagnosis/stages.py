@@ -166,8 +166,8 @@ def _measure_busy(observation: Observation) -> float:
     making_s = 0.0
     for worker in long_lived or workers:
         first = worker.fetches[0]
-        began_s = first.at_s - first.seconds
-        lifetime_s += worker.fetches[-1].at_s - began_s
+        began_s = first.finished_s - first.seconds
+        lifetime_s += worker.fetches[-1].finished_s - began_s
         making_s += sum(fetch.seconds for fetch in worker.fetches)
     if lifetime_s == 0:
         return 0.0
@@ -181,8 +181,8 @@ def _measure_transfer_s(observation: Observation) -> float | None:
     """
     if observation.num_workers == 0:
         return _measure_pinning_s(observation)
-    # Worker k modulo num_workers makes batch k, unless the order is given up or workers run out of
-    # a stream.
+    # Worker k modulo num_workers makes batch k. Not so with in_order=False, or when an
+    # IterableDataset has ended in one of the workers.
     if not observation.facts["in_order"] or observation.facts["stream"]:
         return None
     transfers_s = []
@@ -190,17 +190,17 @@ def _measure_transfer_s(observation: Observation) -> float | None:
         if batch.number < observation.num_workers:
             continue  # its worker was starting
         worker_number = batch.number % observation.num_workers
-        made_at_s = []  # batches that were made while the loop waited for this one
+        finished_s = []  # batches that were made while the loop waited for this one
         for worker in observation.workers:
             if worker.number != worker_number:
                 continue
             for fetch in worker.fetches:
-                if batch.asked_s < fetch.at_s <= batch.came_s:
-                    made_at_s.append(fetch.at_s)
+                if batch.asked_s < fetch.finished_s <= batch.came_s:
+                    finished_s.append(fetch.finished_s)
         # torch gives batches in order. If this worker made several meanwhile, the first was the
         # next.
-        if made_at_s:
-            transfers_s.append(batch.came_s - min(made_at_s))
+        if finished_s:
+            transfers_s.append(batch.came_s - min(finished_s))
         else:  # the batch was made before the loop asked for it
             transfers_s.append(batch.wait_s)
     return _compute_mean(transfers_s) if transfers_s else None

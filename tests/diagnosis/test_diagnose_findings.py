@@ -422,7 +422,7 @@ def slow_dataset(*, cpus: int = 1, num_workers: int = 2, **fetch: float) -> Find
         for batch in observation.batches
     ]
     for worker in observation.workers:
-        worker.fetches = [replace(FETCH, at_s=0.01 * batch, **fetch) for batch in range(15)]  # type: ignore[arg-type]
+        worker.fetches = [replace(FETCH, finished_s=0.01 * batch, **fetch) for batch in range(15)]  # type: ignore[arg-type]
     return found(observation, replace(ROOMY, cpus=cpus))["slow-dataset"]
 
 

@@ -398,7 +398,7 @@ def test_collate_fn_may_be_what_is_slow() -> None:
     observation = late(0.2, lambda number: 0.3, collate_place="train.py:9")
     for worker in observation.workers:
         worker.fetches = [
-            replace(fetch, dataset_s=0.1, collate_s=0.2, at_s=0.3 * number)
+            replace(fetch, dataset_s=0.1, collate_s=0.2, finished_s=0.3 * number)
             for number, fetch in enumerate(worker.fetches)
         ]
     finding = found(observation)["slow-collate"]

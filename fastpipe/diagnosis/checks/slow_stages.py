@@ -30,9 +30,12 @@ def report_slow_stage(
     observation: Observation,
     surroundings: Surroundings,
     stages: Stages,
-    waiting: str,
+    wait_text: str,
 ) -> Finding:
-    """The dataset or collate_fn is slow: says what the workers, which are busy, lack."""
+    """The dataset or collate_fn is slow: says what the workers, which are busy, lack.
+
+    `wait_text` says how long the loop waits. All shares here are of the workers' busy time.
+    """
     off_cpu = max(0.0, 1 - stages.on_cpu)
     delayed = min(stages.delayed or 0.0, off_cpu)
     asleep = 1 - stages.on_cpu - delayed
@@ -41,30 +44,31 @@ def report_slow_stage(
     if delayed > max(CROWDED, asleep):
         own_delay = estimate_own_delay(observation, surroundings, stages)
         if delayed <= own_delay + UNSURE:
+            # With CPUs free, its own threads wait all the same: go on to what the workers do.
             if uses_all_cpus:
-                return _report_crowded(code, where, waiting, surroundings)
+                return _report_crowded(code, where, wait_text, surroundings)
         elif is_delayed_by_others(
             observation, surroundings, stages, slowdown=_SLOWDOWN
         ):
-            return _report_delayed_by_others(code, where, waiting, own_delay)
+            return _report_delayed_by_others(code, where, wait_text, own_delay)
         else:
-            waiting += "; on free CPUs it would be too slow as well"
+            wait_text += "; on free CPUs it would be too slow as well"
     # Time in which it waited for a CPU says nothing about its work.
     time_with_cpu = max(1 - min(delayed, 0.99), 0.01)
     if stages.on_cpu <= 0.5 * time_with_cpu:
-        return _report_waiting_for_disk(code, where, waiting, observation, stages)
+        return _report_waiting_for_disk(code, where, wait_text, observation, stages)
     if uses_all_cpus:
-        return _report_computing(code, where, waiting, surroundings, stages)
-    return _report_one_cpu_each(code, where, waiting, observation, surroundings)
+        return _report_computing(code, where, wait_text, surroundings, stages)
+    return _report_one_cpu_each(code, where, wait_text, observation, surroundings)
 
 
 def _report_delayed_by_others(
-    code: Code, where: str, waiting: str, own_delay: float
+    code: Code, where: str, wait_text: str, own_delay: float
 ) -> Finding:
     return Finding(
         code,
         where,
-        what=f"{waiting}; the program's own threads explain a wait for a CPU of "
+        what=f"{wait_text}; the program's own threads explain a wait for a CPU of "
         f"{own_delay:.0%} at most",
         why="other programs use the CPUs",
         change="run this again when no other program uses the CPUs: "
@@ -75,12 +79,12 @@ def _report_delayed_by_others(
 
 
 def _report_crowded(
-    code: Code, where: str, waiting: str, surroundings: Surroundings
+    code: Code, where: str, wait_text: str, surroundings: Surroundings
 ) -> Finding:
     return Finding(
         code,
         where,
-        what=waiting,
+        what=wait_text,
         why="more threads are ready to run than there are CPUs",
         change=f"fewer workers or threads for {format_count(surroundings.cpus, 'CPU')}: "
         "OMP_NUM_THREADS=1, cv2.setNumThreads(0) in worker_init_fn",
@@ -89,7 +93,7 @@ def _report_crowded(
 
 
 def _report_waiting_for_disk(
-    code: Code, where: str, waiting: str, observation: Observation, stages: Stages
+    code: Code, where: str, wait_text: str, observation: Observation, stages: Stages
 ) -> Finding:
     num_workers = observation.num_workers
     # Workers that sleep make batches side by side: so many keep up with the steps.
@@ -99,7 +103,7 @@ def _report_waiting_for_disk(
     return Finding(
         code,
         where,
-        what=waiting,
+        what=wait_text,
         why="workers spend more time on waiting for the disk, the network or a lock "
         "than on computing",
         change="a faster disk for the data, or a copy on this machine; or "
@@ -110,7 +114,7 @@ def _report_waiting_for_disk(
 
 
 def _report_computing(
-    code: Code, where: str, waiting: str, surroundings: Surroundings, stages: Stages
+    code: Code, where: str, wait_text: str, surroundings: Surroundings, stages: Stages
 ) -> Finding:
     batch_cpu_s = stages.fetch_s * stages.on_cpu
     sample_cpu_s = batch_cpu_s * stages.batches / max(stages.samples, 1)
@@ -125,7 +129,7 @@ def _report_computing(
     return Finding(
         code,
         where,
-        what=f"{waiting}; a sample takes {format_ms(sample_cpu_s)} of CPU time",
+        what=f"{wait_text}; a sample takes {format_ms(sample_cpu_s)} of CPU time",
         why=f"the CPUs granted ({surroundings.cpus}) are all in use: "
         "making samples needs more CPU time than there is",
         change=f"{change}; or use fastpipe.loader",
@@ -136,14 +140,14 @@ def _report_computing(
 def _report_one_cpu_each(
     code: Code,
     where: str,
-    waiting: str,
+    wait_text: str,
     observation: Observation,
     surroundings: Surroundings,
 ) -> Finding:
     return Finding(
         code,
         where,
-        what=waiting,
+        what=wait_text,
         why="a worker uses at most one CPU, and there are more CPUs",
         change=f"DataLoader(..., num_workers={surroundings.cpus}), "
         f"now {observation.num_workers} ({observation.made_at}); or make this line faster",
@@ -152,7 +156,7 @@ def _report_one_cpu_each(
 
 
 def report_slow_transfer(
-    observation: Observation, stages: Stages, waiting: str
+    observation: Observation, stages: Stages, wait_text: str
 ) -> Finding:
     """The way from the workers to the loop is slow."""
     if stages.fetch_s > _MIN_FETCH_S:
@@ -165,7 +169,7 @@ def report_slow_transfer(
     return Finding(
         Code.SLOW_TRANSFER,
         str(observation.facts["collate_place"]),
-        what=waiting,
+        what=wait_text,
         why="each tensor goes through shared memory, and is copied again if it is pinned; "
         "arrays of NumPy, lists and other objects are pickled and go through a pipe, "
         "which is slower",

@@ -176,8 +176,9 @@ def _describe_making(stages: Stages) -> str:
 def _explain_waiting(
     observation: Observation, surroundings: Surroundings, stages: Stages
 ) -> Iterator[Finding]:
-    """Finds the reason why a loop waits. The first reason that applies is the one."""
+    """Finds the reason why a loop waits. The first one that applies is the only one given."""
     waiting = _describe_waiting(observation, stages)
+    # Without a training step, the loop does nothing but wait.
     if stages.step_s is None:
         if observation.num_workers == 0 and stages.fetch_s > _MIN_ALONE_S:
             yield _report_no_workers(observation, surroundings, stages, Severity.NOTE)
@@ -279,17 +280,19 @@ def _measure_late(observation: Observation, stages: Stages) -> float:
     ]
     usual_s = statistics.median(fetch_s)
     least_s = max(2 * usual_s, _MIN_LATE_S)
-    slow_at_s: list[float] = []  # when each slow batch was made
+    slow_finished_s: list[float] = []  # when each slow batch was made
     for worker in observation.workers:
         for fetch in worker.fetches[1:]:
             is_delayed = (fetch.delayed_s or 0.0) >= fetch.seconds / 4
             if fetch.seconds > least_s and not is_delayed:
-                slow_at_s.append(fetch.at_s)
+                slow_finished_s.append(fetch.finished_s)
     waited_s = 0.0
     for batch in observation.batches:
         if batch.number < observation.num_workers or batch.wait_s <= _MIN_LATE_S:
             continue
-        if any(batch.asked_s < at_s <= batch.came_s for at_s in slow_at_s):
+        if any(
+            batch.asked_s < finished_s <= batch.came_s for finished_s in slow_finished_s
+        ):
             waited_s += batch.wait_s
     return waited_s / max(stages.seconds, 1e-9)
 

@@ -30,7 +30,7 @@ def seen(**changes: Any) -> Observation:
         asked = 0.03 + 0.02 * number
         observation.batches.append(Batch(0, number, asked, asked + 0.0001, 1 << 20))
     for number in range(2):
-        fetches = [replace(FETCH, at_s=0.02 + 0.04 * batch) for batch in range(15)]
+        fetches = [replace(FETCH, finished_s=0.02 + 0.04 * batch) for batch in range(15)]
         snapshots = [Snapshot(batch, (50 << 20) + (batch << 10), 3, 1, None) for batch in range(15)]
         observation.workers.append(
             Worker(number, 100 + number, 0.0, fetches=fetches, snapshots=snapshots)
@@ -60,7 +60,7 @@ def late(
         worker.fetches = [
             replace(
                 FETCH,
-                at_s=batch.came_s - way_s,
+                finished_s=batch.came_s - way_s,
                 seconds=made_s(batch.number),
                 dataset_s=made_s(batch.number),
             )

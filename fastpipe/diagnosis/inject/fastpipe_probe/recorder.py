@@ -255,7 +255,7 @@ class Recorder:
                 (safe_repr(index), seconds, find_sample_name(self._dataset, index))
             )
         fetch = Fetch(
-            at_s=ended_s,
+            finished_s=ended_s,
             seconds=ended_s - self._began_s,
             dataset_s=self._seconds["dataset"],
             collate_s=self._seconds["collate"],

@@ -35,7 +35,7 @@ class Batch:
 class Fetch:
     """A batch as the process saw it that made it."""
 
-    at_s: float  # when it was finished
+    finished_s: float  # when it was finished
     seconds: float  # that it took; the next two are parts of it
     dataset_s: float
     collate_s: float
