@@ -284,13 +284,17 @@ class Writer:
                 raise series.other_samples_error()
             series.add_all(self._ahead.drain())
             series.finish()
+            # There are no files, so keys and labels are both the content and the state.
             identity = series.digest.hexdigest()
             facts = replace(
                 self._facts, files=series.count, content=identity, state=identity
             )
             num_new = series.count - series.num_resumed
             shards = PackedShards(
-                None, series.entries, files=num_new, resumed=self._num_finished_shards
+                plan=None,  # a program added the samples
+                entries=series.entries,
+                files=num_new,
+                resumed=self._num_finished_shards,
             )
             self.summary = publish(
                 series.journal, facts, self._options, shards, self._started

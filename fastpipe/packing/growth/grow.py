@@ -84,7 +84,9 @@ def add(
     on_progress: Progress,
     make: MakeShards = make_in_threads,
 ) -> Grown:
-    """See `fastpipe.add`.
+    """Adds the new sources, and replaces the samples of changed ones if `changed` says so.
+
+    See `fastpipe.add`.
 
     Args:
         source, destination, by, changed, on_progress: as there.
@@ -116,6 +118,7 @@ def add(
         listing = replace(listing, sources=compared.new)
         new_classes = assumed_of_new_classes(index, listing)
         no_labels = assumed_of_missing_labels(index, listing)
+        # The result if nothing is new.
         grown = Grown(
             index.info,
             known=compared.known,
@@ -135,7 +138,7 @@ def add(
                     listing, options, version.journal, adjust_plan, on_progress
                 )
                 grown = _publish_added(
-                    version, listing, fields, compared.stays, shards, grown
+                    version, listing, fields, compared.is_kept, shards, grown
                 )
         uploaded_bytes = version.journal.store.uploaded_bytes
         return replace(
@@ -176,7 +179,7 @@ def _publish_added(
     version: Version,
     listing: Listing,
     fields: Sequence[SourceField],
-    stays: Bools,
+    is_kept: Bools,
     shards: PackedShards,
     grown: Grown,
 ) -> Grown:
@@ -186,7 +189,7 @@ def _publish_added(
         version: that grows.
         listing: the new sources.
         fields: of the next version.
-        stays: (n,) which samples of the version stay.
+        is_kept: (n,) which samples of the version stay.
         shards: of the new sources.
         grown: what is known so far.
     """
@@ -205,11 +208,11 @@ def _publish_added(
     # If a changed source cannot be packed any more, its old sample stays.
     rejected_keys = key_hashes(path for path, _ in rejected)
     is_rejected = np.isin(version.index.records["key"], rejected_keys)
-    stays = stays | is_rejected
+    is_kept = is_kept | is_rejected
     facts = Facts.of(listing)
     facts = replace(facts, fields=tuple(fields), state="")
     info = version.publish(
-        stays,
+        is_kept,
         facts,
         tally,
         entries,
@@ -264,14 +267,14 @@ class ComparedSources(NamedTuple):
     Attributes:
         new: sources to pack, in packing order: new ones, and changed ones that replace their
             samples.
-        stays: (n,) which samples of the dataset stay.
+        is_kept: (n,) which samples of the dataset stay.
         known: number of sources that the dataset has.
         copies: number of sources whose picture the dataset has under another path.
         skipped: number of changed sources that are left out.
     """
 
     new: list[Source]
-    stays: Bools
+    is_kept: Bools
     known: int
     copies: int
     skipped: int
@@ -299,18 +302,18 @@ def compare_sources(
             "place, or --changed skip to leave them as they are"
         )
     is_replaced = has_changed & (changed == "replace")
-    stays = np.ones(len(index), np.bool_)
-    stays[rows[is_replaced]] = False
+    is_kept = np.ones(len(index), np.bool_)
+    is_kept[rows[is_replaced]] = False
     new = list(compress(sources, ~has_key | is_replaced))
 
     copies: set[str] = set()
     if by == "content":
         # Samples that are replaced do not count: their pictures may come again under another path.
-        copies = _find_copies(listing, new, version, stays)
+        copies = _find_copies(listing, new, version, is_kept)
         new = [source for source in new if source.path not in copies]
     return ComparedSources(
         new,
-        stays,
+        is_kept,
         known=int(is_same.sum()),
         copies=len(copies),
         skipped=int((has_changed & ~is_replaced).sum()),
@@ -382,11 +385,11 @@ def _has_same_content(
 
 
 def _find_copies(
-    listing: Listing, new: Sequence[Source], version: Version, stays: Bools
+    listing: Listing, new: Sequence[Source], version: Version, is_kept: Bools
 ) -> set[str]:
     """The paths of new sources whose picture is in the dataset, or has come before."""
     hashes = np.array(version.index.records["xxh3_64"])
-    seen = set(hashes[stays].tolist())
+    seen = set(hashes[is_kept].tolist())
     copies = set()
     for path, digest in _digests(listing, new, version.options).items():
         # A source that cannot be packed is no copy. It is rejected when its shard is made.

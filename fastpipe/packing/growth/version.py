@@ -122,7 +122,7 @@ class Version:
 
     def publish(
         self,
-        stays: Bools,
+        is_kept: Bools,
         facts: Facts,
         tally: Tally,
         entries: Sequence[Entry] = (),
@@ -133,7 +133,7 @@ class Version:
         """Makes the next version, and returns the content of its dataset.json.
 
         Args:
-            stays: (n,) which samples of this version stay.
+            is_kept: (n,) which samples of this version stay.
             facts: about the listing of the new sources.
             tally: of the new sources.
             entries: of the new shards.
@@ -148,12 +148,13 @@ class Version:
         """
         self.check_newest()
         self.journal.check_shards(entries)
+        # Shards and entries of another change, which was begun before this one.
         self.journal.remove_stale(entries, self.index.info["next_shard"])
 
-        kept = self._kept_shards(stays)
+        kept = self._kept_shards(is_kept)
         change = {
             "added": sum(entry.samples for entry in entries),
-            "removed": int((~stays).sum()),
+            "removed": int((~is_kept).sum()),
             "time_ns": time.time_ns(),
             "listed_ns": facts.time_ns,
             "command": self.command,
@@ -167,21 +168,25 @@ class Version:
             self.options.shaping(facts.kinds, facts.coordinates),
             plan=plan,
             previous=PreviousVersion(
-                self.index.info, self.data, self._tally(tried), self.history, change
+                self.index.info,
+                self.data,
+                self._tally_without(tried),
+                self.history,
+                change,
             ),
             on_file=on_file,
         )
         self.journal.clear()
         return info
 
-    def _kept_shards(self, stays: Bools) -> list[KeptShard]:
+    def _kept_shards(self, is_kept: Bools) -> list[KeptShard]:
         """The shards of this version of which samples stay."""
         kept = []
         entries = self.index.info["shards"]
         starts = self.index.shard_starts.tolist()
         for entry, start in zip(entries, starts, strict=True):
             stop = start + entry["samples"]
-            shard = KeptShard(self, entry, start, stays[start:stop])
+            shard = KeptShard(self, entry, start, is_kept[start:stop])
             if shard.samples:
                 kept.append(shard)
         # The first shard is joined first, so that class names keep their numbers.
@@ -189,8 +194,8 @@ class Version:
             kept[0].agreed = agreement_state_of(self.index.fields.values())
         return kept
 
-    def _tally(self, tried: Collection[str]) -> Tally:
-        """The tally of all sources so far, without rejected ones that have been tried again."""
+    def _tally_without(self, tried: Collection[str]) -> Tally:
+        """The tally of all sources so far. Rejected ones that are tried again do not count."""
         counts = self.index.info["counts"]
         rejected = []
         if counts["rejected"]:
@@ -219,7 +224,7 @@ class KeptShard:
         version: has the shard.
         entry: of the shard in dataset.json.
         start: row of its first sample in the index.
-        stays: (samples of the shard,) which of them stay.
+        is_kept: (samples of the shard,) which of them stay.
     """
 
     def __init__(
@@ -227,12 +232,12 @@ class KeptShard:
         version: Version,
         entry: dict[str, Any],
         start: int,
-        stays: Bools,
+        is_kept: Bools,
     ) -> None:
         self.agreed: dict[str, Any] = {}
-        self.samples = int(stays.sum())
+        self.samples = int(is_kept.sum())
         # Removed samples stay in the tar; dataset.json counts them.
-        removed = len(stays) - self.samples + entry.get("removed", 0)
+        removed = len(is_kept) - self.samples + entry.get("removed", 0)
         tar = Tar(
             shard_number(entry["name"]),
             self.samples,
@@ -243,15 +248,15 @@ class KeptShard:
         self.tars = (tar,)
         self._records = version.index.records
         self._columns = version.columns
-        self._stays = stays
+        self._is_kept = is_kept
         self._start = start
-        self._stop = start + len(stays)
+        self._stop = start + len(is_kept)
 
     def records(self, store: Store) -> Records:
         """(samples,) of INDEX_DTYPE; `shard` is 0."""
         # A copy, because the records are a map of the file of the old version.
         records = np.array(self._records[self._start : self._stop])
-        records = records[self._stays]
+        records = records[self._is_kept]
         records["shard"] = 0
         return records
 
@@ -269,7 +274,7 @@ class KeptShard:
         if values is None:
             return 0  # all boxes are without labels, so that there is no such column
         lengths, _ = self._lengths(field)
-        num_values = int(lengths[self._stays].sum())
+        num_values = int(lengths[self._is_kept].sum())
         numbers_per_value = int(np.prod(values.shape[1:], dtype=np.int64))
         return num_values * numbers_per_value * values.dtype.itemsize
 
@@ -277,15 +282,15 @@ class KeptShard:
         lengths, first = self._lengths(field)
         if part == LENGTHS:
             # The pieces have lengths; joining makes offsets of them.
-            kept_lengths = lengths[self._stays].astype("<i8")
+            kept_lengths = lengths[self._is_kept].astype("<i8")
             return kept_lengths.tobytes()
         column = self._columns[field, part]
         end = first + int(lengths.sum())
         values = column[first:end]
-        if not self._stays.all():
+        if not self._is_kept.all():
             # (values,) whether the sample of each value stays
-            is_kept = np.repeat(self._stays, lengths)
-            values = values[is_kept]
+            is_value_kept = np.repeat(self._is_kept, lengths)
+            values = values[is_value_kept]
         return values.tobytes()
 
     def _lengths(self, field: str) -> tuple[Int64s, int]:
@@ -293,7 +298,7 @@ class KeptShard:
         offsets = self._columns.get((field, LENGTHS))
         if offsets is None:
             # A field without offsets has one value a sample.
-            return np.ones(len(self._stays), np.int64), self._start
+            return np.ones(len(self._is_kept), np.int64), self._start
         end = self._stop + 1
         shard_offsets = np.array(offsets[self._start : end])
         return np.diff(shard_offsets), int(shard_offsets[0])

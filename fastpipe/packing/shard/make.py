@@ -104,8 +104,8 @@ class ShardMaker:
             label: of the sample.
             size_bytes: of the source.
             outcome: what became of it.
-            max_bytes: the largest size of the tar; the caller then begins the next shard. 0: a shard
-                that grows too large goes on in another tar.
+            max_bytes: the largest size of the tar; for more, the caller begins the next shard. 0:
+                a shard that grows too large goes on in another tar.
 
         Returns:
             False if the tar would get larger than `max_bytes`. Then nothing is added.
@@ -172,7 +172,7 @@ class ShardMaker:
     def _write(
         self, packed: Packed, label: int, path: str, max_bytes: int
     ) -> list[list[int]] | None:
-        """Writes a sample; the offsets of each field's members. None: the tar would be too large."""
+        """Writes a sample; returns the offsets of each field's members. None: too large for the tar."""
         limit = max_bytes or _MAX_SHARD_SIZES * self._context.options.shard_size
         if self._tars:
             last_tar = self._tars[-1]
