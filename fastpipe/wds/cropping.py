@@ -80,8 +80,8 @@ class PipelineCropping(Cropping):
     ) -> tuple[dict[str, Uint8s], list[int]]:
         """Crops the pictures of samples.
 
-        Samples with other pictures than most, or with damaged ones, are left out if the handler
-        returns True for them.
+        Samples whose picture extensions differ from those of most, and samples with a damaged
+        picture, are left out if the handler returns True for them.
 
         Args:
             samples: as webdataset has them.
@@ -107,9 +107,9 @@ class PipelineCropping(Cropping):
             else:
                 errors[number] = _other_pictures_error(sample, actual_names, names)
 
-        # All pictures of a sample have the same draws, and so the same crop and flip if they have
-        # one size. Samples that are left out take part in the draws: the others' do not depend on
-        # them.
+        # All pictures of a sample have the same random draws, and so the same crop and flip if they
+        # have one size. Samples that are left out take part in the draws, so that those of the
+        # others do not depend on them.
         keys = []
         for sample in samples:
             key = str(sample.get("__key__", ""))

@@ -62,11 +62,15 @@ def saturation(images: Tensor, factors: Tensor) -> Tensor:
 
 
 def hue(images: Tensor, turns: Tensor) -> Tensor:
-    """Turns the hue; -0.5 and 0.5 give the opposite colour.
+    """Turns the hue; -0.5 and 0.5 give the opposite colour. Overwrites the images.
 
     This is a turn in HSV, without computing HSV. The least and the greatest channel of a colour
-    stay. Its place on a circle of six sixths says which channel is greatest, which is least, and
+    stay. Its position on a circle of six sixths says which channel is greatest, which is least, and
     how far the third is between.
+
+    Args:
+        images: (n, c, height, width)
+        turns: (n,) in whole turns.
     """
     if images.shape[1] == 1:
         return images
@@ -83,21 +87,21 @@ def hue(images: Tensor, turns: Tensor) -> Tensor:
     rounds = torch.floor(position / 6)
     position.sub_(rounds.mul_(6))  # from 0 to 6 again
 
-    # Each channel is sign * |place - middle| + offset of the span above the least one, between 0
+    # Each channel is sign * |position - middle| + offset of the span above the least one, between 0
     # and 1. Middle, sign and offset of red, green and blue:
     ramps = ((3, 1, -1), (2, -1, 2), (4, -1, 2))
     for channel, (middle, sign, offset) in enumerate(ramps):
-        height = position.sub(middle).abs_()
-        height.mul_(sign).add_(offset).clamp_(0, 1)
-        torch.addcmul(least, span, height, out=images[:, channel])
+        ramp = position.sub(middle).abs_()
+        ramp.mul_(sign).add_(offset).clamp_(0, 1)
+        torch.addcmul(least, span, ramp, out=images[:, channel])
     return images
 
 
 def _hue_position(red: Tensor, green: Tensor, blue: Tensor, span: Tensor) -> Tensor:
-    """The place of each colour on the circle of six sixths: red is at 0, green at 2, blue at 4.
+    """The position of each colour on the circle of six sixths: red is at 0, green at 2, blue at 4.
 
     It is from -1 to 5. `span` is the greatest channel without the least one: 0 for grey, which has
-    no place, and gets any.
+    no position, and gets any.
     """
     divisor = span.clamp_min(1e-12)
     if_green_is_most = blue.sub(red).div_(divisor).add_(2)

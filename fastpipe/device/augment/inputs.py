@@ -67,7 +67,8 @@ def check_fits(
         raise ConfigError(
             f"Augment: expected the tensors of all plan.arrays, got none for {', '.join(missing)}"
         )
-    shape = (plan.count, plan.channels, *plan.sizes[0])
+    first_size = plan.sizes[0]  # before the first stage
+    shape = (plan.count, plan.channels, *first_size)
     bits = 8 * images.element_size()
     if tuple(images.shape) != shape or bits != plan.bits:
         raise ConfigError(

@@ -194,7 +194,10 @@ class Kornia(ModuleOperation):
         tensors: Tensors,
         act: Callable[[Tensor, Any, Call], object],
     ) -> Tensor:
-        """Calls `act` with the images, masks or points of each call, and its parameters."""
+        """Calls `act` with the rows of each call, and their parameters.
+
+        `images` may also be masks or points. It is overwritten.
+        """
         kornia_modules.move_to_device(self.module, images.device)
         # The parameters of a single image are there twice (`_at_least_two`), so the image is, too.
         is_single = len(images) == 1
@@ -204,6 +207,7 @@ class Kornia(ModuleOperation):
         for number, call in enumerate(calls):
             call_tensors = _with_prefix(tensors, f"{number}.")
             rows = call_tensors.get("rows")
+            # On a CPU a few rows at a time, which is faster.
             parts = self._parts_of(images, call)
             for begin, end in parts:
                 # An index on the device, never a mask, for which the host would wait.
@@ -324,6 +328,7 @@ class Kornia(ModuleOperation):
         self, images: Tensor, call: Call, tensors: Tensors, begin: int, end: int
     ) -> Any:
         """The parameters for images, or masks, that are the rows [begin, end) of a call."""
+        # None: large parameters are drawn here, where the images are, from the samples' seeds.
         if call.leaves is None or call.tree is None:
             generator_device = images.device
             # A trial without data is on "meta", which has no generators.
@@ -338,7 +343,9 @@ class Kornia(ModuleOperation):
             with BySample(seeds, generator=generator, onto=images.device):
                 return self.module.forward_parameters(shape)
 
-        # On a device, parameters that were copied with the batch take the place of the host's.
+        # On a device, parameters that were copied with the batch take the place of the host's. A
+        # module without a probability chooses among other modules on the host: its parameters stay
+        # there.
         leaves = list(call.leaves)
         if images.device != _CPU and self._has_probability:
             if self._parameters_on_device is None:

@@ -133,7 +133,7 @@ class Augment(Chain):
         if flag("compile", compile):
             compile_operations(before)
         label_smoothing = parse_number(
-            "label_smoothing", label_smoothing, most=1, below=True
+            "label_smoothing", label_smoothing, most=1, exclusive=True
         )
         if num_classes is not None:
             num_classes = whole("num_classes", num_classes, least=1, most=2**31)

@@ -234,17 +234,17 @@ def moment_of_channels(
 
 
 def parse_number(
-    name: str, value: object, *, most: float = math.inf, below: bool = False
+    name: str, value: object, *, most: float = math.inf, exclusive: bool = False
 ) -> float:
-    """Checks a number from 0 to `most`; `below`: `most` itself is too much."""
+    """Checks a number from 0 to `most`; `exclusive`: `most` itself is too much."""
     number = real_number(value)
     if number is not None and math.isfinite(number):
-        is_small_enough = number < most if below else number <= most
+        is_small_enough = number < most if exclusive else number <= most
         if number >= 0 and is_small_enough:
             return number
     if most == math.inf:
         expected = "at least 0"
-    elif below:
+    elif exclusive:
         expected = f"from 0 to below {most:g}"
     else:
         expected = f"from 0 to {most:g}"
