@@ -120,7 +120,7 @@ def add(
                 address=address,
                 on_progress=on_progress,
             )
-        _print_grown(grown, dst, as_json=as_json)
+        _print_change(grown, dst, as_json=as_json)
 
 
 def remove(
@@ -153,9 +153,9 @@ def remove(
 ) -> None:
     """Remove samples from a packed dataset.
 
-    With several of --keys, --class and --where, a sample is removed if all of them select it. The
-    index and the columns of the next version do not have it; the shards stay. `fastpipe pack DST
-    NEW` frees its space.
+    At least one of --keys, --class and --where is required. With several, a sample is removed if
+    all of them select it. The index and the columns of the next version do not have it; the shards
+    stay. `fastpipe pack DST NEW` frees its space.
     """
     with exit_codes():
         key_lines = None if keys is None else _read_lines(keys)
@@ -164,7 +164,7 @@ def remove(
         )
         if key_lines == [] and not as_json:
             err.print(f"--keys {keys}: the file names no key, so nothing is removed")
-        _print_grown(grown, dst, as_json=as_json)
+        _print_change(grown, dst, as_json=as_json)
 
 
 def log(data: options.PackedData, as_json: options.AsJson = False) -> None:
@@ -192,6 +192,7 @@ def log(data: options.PackedData, as_json: options.AsJson = False) -> None:
                 f"{entry['samples']:,}",
                 f"{entry['added']:,}",
                 f"{entry['removed']:,}",
+                # The recorded command of a pack has no paths.
                 readable(_with_destination(entry["command"], data)),
             )
         out.print(table)
@@ -229,7 +230,8 @@ def _read_lines(file: Path) -> list[str]:
     return [line for line in lines if line]
 
 
-def _print_grown(grown: Grown, dst: str, *, as_json: bool) -> None:
+def _print_change(grown: Grown, dst: str, *, as_json: bool) -> None:
+    """Prints what an add or a removal has changed."""
     rejected = [{"path": path, "reason": reason} for path, reason in grown.rejected]
     if as_json:
         print_json(

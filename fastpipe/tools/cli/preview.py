@@ -98,7 +98,7 @@ def preview(
             if has_image.any():
                 dataset = dataset.select(has_image)
             else:
-                # Its lists of pictures are drawn.
+                # No sample has an image: their lists of pictures are drawn.
                 loader_fields = ["label"]
                 augmentation = None
         for name in names:

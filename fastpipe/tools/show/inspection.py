@@ -282,14 +282,15 @@ def write_contact_sheet(
     # The first batch of a loader, without torch.
     stats = Stats()
     slots = SlotRing((recipe.batch_size, *size, 3), keep=1)
-    views = [(slots, not train)]
+    is_exact = not train  # decoded at full size
+    views = [(slots, is_exact)]
     with closing(Engine(index, count_granted_cpus())) as engine:
         watchdog = Watchdog(_STALL_TIMEOUT_S, index, engine.activities)
         maker = BatchMaker(
             index, engine, views, stats, watchdog, PixelForm(), replace_bad=True
         )
         plan = EpochPlan(recipe, epoch=0)
-        begun = maker.begin(plan.batch(0), plan, 0)
+        begun = maker.begin(plan.batch(0), plan, number=0)
         batch = maker.end(begun)
     images = batch.views[0]
     drawn_plan = batch.filled_plan

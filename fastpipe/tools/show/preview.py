@@ -332,7 +332,9 @@ class Seen(NamedTuple):
 
 
 def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
-    """Takes samples through a loader's decoder, device and augmentation, at full size.
+    """Takes samples through a loader's decoder, device and augmentation.
+
+    They are decoded exactly, as with exact=True.
 
     Args:
         loader: whose batches they are like.
@@ -346,13 +348,15 @@ def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
     dtype = loader.maker.form.dtype
     slots: list[tuple[SlotRing, bool]] = []
     for _ in loader.augments:
+        # The maker asks for memory of each batch's own shape. The ring keeps none of it.
         ring = SlotRing((0,), 0, loader.stream.slot, dtype)
-        slots.append((ring, True))  # decoded at full size
+        is_exact = True
+        slots.append((ring, is_exact))
     maker = replace(
         loader.maker, views=slots, stats=Stats(), replace_bad=False, prepare=None
     )
     epoch_plan = EpochPlan(loader.recipe, epoch)
-    begun = maker.begin(epoch_plan.of(ids), epoch_plan, 0)
+    begun = maker.begin(epoch_plan.of(ids), epoch_plan, number=0)
     host_batch = maker.end(begun)
     transfer = make_transfer(maker, loader.stream, loader.augments, loader.recipe)
     staged = transfer.begin(host_batch)

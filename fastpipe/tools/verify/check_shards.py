@@ -254,7 +254,7 @@ def check_shards(
     shards: Sequence[ShardFacts],
     index: IndexPart | None,
     *,
-    whole_index: bool,
+    is_index_intact: bool,
     threads: int,
     on_progress: Callable[[WorkProgress], None] = lambda _: None,
 ) -> ShardFindings:
@@ -263,7 +263,7 @@ def check_shards(
     Args:
         shards: in order.
         index: their records; None: index.npy cannot be opened.
-        whole_index: index.npy has not changed.
+        is_index_intact: index.npy has not changed.
         threads: how many check samples.
         on_progress: called in this thread.
     """
@@ -290,7 +290,9 @@ def check_shards(
     total_bytes = sum(readable_bytes.values())
     samples_done = 0
     bytes_done = 0
-    spans = _plan_spans(readable, readable_bytes, index, whole_index=whole_index)
+    spans = _plan_spans(
+        readable, readable_bytes, index, is_index_intact=is_index_intact
+    )
     reading: _ShardReading | None = None
     with closing(Ahead(check_span, threads)) as ahead:
         for span, checked in ahead.map(spans):
@@ -395,7 +397,7 @@ def _plan_spans(
     readable_bytes: Mapping[int, int],
     index: IndexPart | None,
     *,
-    whole_index: bool,
+    is_index_intact: bool,
 ) -> Iterator[ShardSpan]:
     """The spans of all shards. Where the index is damaged, the shards' headers give the samples."""
     for shard in shards:
@@ -406,7 +408,7 @@ def _plan_spans(
             is_possible = not find_impossible(records, shard, index).any()
             # The headers cost a pass through the shard, so they are read only if the index is in
             # doubt.
-            if not (is_possible and whole_index):
+            if not (is_possible and is_index_intact):
                 starts = starts_in_tar(shard)
             if is_possible and not starts:
                 offsets = records["offset"].astype(np.int64)

@@ -394,7 +394,10 @@ def _rebuild(
     info: dict[str, Any],
     damaged: Collection[str],
 ) -> None:
-    """Writes index.npy and the sidecars that are damaged, in the version's folder."""
+    """Writes index.npy and the sidecars that are damaged, in the version's folder.
+
+    `damaged` has their names relative to that folder.
+    """
     samples = sum(shard.samples for shard in shards)
     folder = version_folder(info["version"])
     if INDEX_FILE in damaged:

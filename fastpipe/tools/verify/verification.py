@@ -123,11 +123,11 @@ def verify(
             check = partial(
                 check_on_ray, dataset=dataset, workers=workers, address=address
             )
-        has_whole_index = not any(damage.file == INDEX_FILE for damage in findings)
+        is_index_intact = not any(damage.file == INDEX_FILE for damage in findings)
         shard_findings = check(
             description.shards,
             index_part,
-            whole_index=has_whole_index,
+            is_index_intact=is_index_intact,
             on_progress=add_known,
         )
         findings += shard_findings.damages
@@ -254,13 +254,13 @@ class _ShardGroup(NamedTuple):
 
 
 def check_group(
-    dataset: SharedDataset, whole_index: bool, group: _ShardGroup
+    dataset: SharedDataset, is_index_intact: bool, group: _ShardGroup
 ) -> ShardFindings:
     """Checks the shards of a task, in the task."""
     return check_shards(
         dataset.open_shards(group.shards),
         group.index_part,
-        whole_index=whole_index,
+        is_index_intact=is_index_intact,
         threads=1,
     )
 
@@ -270,7 +270,7 @@ def check_on_ray(
     index: IndexPart | None,
     dataset: SharedDataset,
     *,
-    whole_index: bool,
+    is_index_intact: bool,
     workers: int | None = None,
     address: str | None = None,
     on_progress: Callable[[WorkProgress], None] = lambda _: None,
@@ -278,7 +278,7 @@ def check_on_ray(
     """The same as `check_shards`, in tasks of Ray.
 
     Args:
-        shards, index, whole_index, on_progress: as of check_shards.
+        shards, index, is_index_intact, on_progress: as of check_shards.
         dataset: that has the shards.
         workers, address: as of packing.cluster.session, which raises its errors.
     """
@@ -295,7 +295,7 @@ def check_on_ray(
         most_bytes = min(
             _MAX_GROUP_BYTES, total_bytes // (_TASKS_PER_CPU * max(cpus, 1))
         )
-        check = partial(check_group, dataset, whole_index)
+        check = partial(check_group, dataset, is_index_intact)
         groups = _cut_into_groups(shards, index, most_bytes)
         for group, findings in run_tasks(
             check, groups, name=_task_name, memory=_MEMORY_BYTES

@@ -52,11 +52,11 @@ def full_disk(_: int) -> None:
 
 
 def check_killed_at_first(
-    log: Path, seen: SharedDataset, whole_index: bool, run: Any
+    log: Path, seen: SharedDataset, is_index_intact: bool, run: Any
 ) -> ShardFindings:
     """A task of `fastpipe verify` that kills its worker once for each run of shards, of which it leaves a note."""
     mark = log / run.shards[0].name
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return check_group(seen, whole_index, run)
+    return check_group(seen, is_index_intact, run)
