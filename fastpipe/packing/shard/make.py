@@ -172,7 +172,7 @@ class ShardMaker:
     def _write(
         self, packed: Packed, label: int, path: str, max_bytes: int
     ) -> list[list[int]] | None:
-        """Writes a sample; returns the offsets of each field's members. None: too large for the tar."""
+        """Writes a sample; returns the offsets of each field's members. None: it does not fit."""
         limit = max_bytes or _MAX_SHARD_SIZES * self._context.options.shard_size
         if self._tars:
             last_tar = self._tars[-1]
