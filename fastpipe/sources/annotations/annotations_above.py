@@ -35,6 +35,7 @@ from fastpipe.sources.annotations.annotation_folders import (
     pair_folders,
 )
 from fastpipe.sources.annotations.coco_folders import begins_like_coco
+from fastpipe.sources.annotations.defect_masks import find_defect_pairs
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import Names, names_in, shared_folders
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
@@ -238,7 +239,7 @@ def _collect_annotations(folder: Path, images: _Images) -> list[_Annotations]:
         try:
             names = names_in(above, FEW)
             nearby = [
-                *_find_pairs(above, names, images.root),
+                *_find_pairs(above, names, images),
                 *_find_files(above, names, images),
             ]
         except (PackError, OSError):
@@ -256,17 +257,20 @@ def _folders_between(inner: Path, outer: Path) -> list[Path]:
     return [folder for folder in inner.parents if folder.is_relative_to(outer)]
 
 
-def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotations]:
+def _find_pairs(above: Path, names: Names, images: _Images) -> Iterator[_Annotations]:
     """The folders of labels or masks that belong to the folder of the images."""
     pairs: list[FolderPair] = []
-    # MVTec AD and Penn-Fudan have masks in folders that only the format masks pairs.
-    other_pairs = [
-        pair for pair in find_pairs("masks", above, names) if pair.images != above
-    ]
+    # MVTec AD and Penn-Fudan have masks in folders that only the format masks pairs. Where class
+    # folders have the labels, masks beside them that do not follow MVTec are one more thing.
+    if images.have_labels:
+        other_pairs = find_defect_pairs(above, names)
+    else:
+        other_pairs = find_pairs("masks", above, names)
+    other_pairs = [pair for pair in other_pairs if pair.images != above]
     for pair in [*pair_folders(above, names), *other_pairs]:
         if pair in pairs:
             continue
-        if pair.kind and images.is_relative_to(str(pair.images)):
+        if pair.kind and images.root.is_relative_to(str(pair.images)):
             pairs.append(pair)
     # Packing refuses a folder with several kinds of labels, unless the user names one.
     are_several_kinds = len({pair.kind for pair in pairs}) > 1
@@ -281,7 +285,7 @@ def _find_pairs(above: Path, names: Names, images: Path) -> Iterator[_Annotation
         if are_several_kinds:
             command += f" --format {pair.kind}"
         split = pair.split
-        folders_inside = images.relative_to(str(pair.images)).parts
+        folders_inside = images.root.relative_to(str(pair.images)).parts
         if folders_inside:
             split = folders_inside[0]
         if split and meaning_of_split(split):
