@@ -296,9 +296,14 @@ class Writer:
                 files=num_new,
                 resumed=self._num_finished_shards,
             )
-            self.summary = publish(
-                series.journal, facts, self._options, shards, self._started
-            )
+            try:
+                self.summary = publish(
+                    series.journal, facts, self._options, shards, self._started
+                )
+            except OSError:
+                # A Writer that has begun meanwhile may have removed shards: then that is the cause.
+                series.journal.check_only_writer()
+                raise
             log_assumed(_MADE_BY, [*self.summary.assumed, *self._assumed_of_turned()])
             self._log_labels_from_1()
             self._log_flags()

@@ -164,7 +164,10 @@ def begin_pack(
     unfinished = journal.plan()
     if unfinished is not None and info is None and not options.overwrite:
         _check_same_pack(journal, unfinished, plan)
-    journal.begin(plan)
+    if facts.made_by:
+        journal.begin_writer(plan, overwrite=options.overwrite)
+    else:
+        journal.begin(plan)
     return None
 
 

@@ -74,6 +74,7 @@ def publish(
     started: float,
 ) -> Summary:
     """Makes a dataset of finished shards. `started` is when the pack began, monotonic."""
+    journal.check_only_writer()
     entries = Entries(shards.entries)
     if not entries:
         # Nothing is worth keeping: the next run, with the cause mended, begins anew.

@@ -11,6 +11,15 @@ removed. A folder without dataset.json is unfinished.
 
 A dataset that is replaced stays until the first new shard is finished. Then its dataset.json is
 removed first, so that there is no moment at which old and new shards look like a dataset.
+
+Note [one Writer at a time]
+A bucket has no lock. Two packs of the same sources make the same shards, so they do no harm there.
+But nobody knows which samples a `Writer` will get: two of them give other shards the same names,
+and the one that ends last would replace the dataset of the other. So the plan of a Writer has a
+number of its own. The Writer that begins last writes its number into the plan, as it may follow one
+that was killed. A Writer that does not find its own number in the plan stops with an error: it
+looks before each shard gets its name, and before it publishes. It never removes a dataset that has
+appeared since it began.
 """
 
 from __future__ import annotations
@@ -18,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +64,10 @@ class Journal:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._work: WorkFolder | None = None
+        # Of a Writer into a bucket: its plan.json, and the dataset.json that it replaces.
+        # Note [one Writer at a time]
+        self._plan_of_writer: bytes | None = None
+        self._replaced_dataset: bytes | None = None
 
     def __enter__(self) -> Journal:
         self._work = WorkFolder(self.store.scratch, self.store.place)
@@ -83,6 +97,27 @@ class Journal:
         data = json.dumps(plan, sort_keys=True).encode()
         if data != old and not self.store.swap(PLAN_FILE, data, old):
             raise in_use_error(self.store, PLAN_FILE, "has changed meanwhile")
+
+    def begin_writer(self, plan: dict[str, Any], *, overwrite: bool) -> None:
+        """As `begin`, of a Writer. Note [one Writer at a time]"""
+        if isinstance(self.store.place, Path):
+            self.begin(plan)  # the lock of a folder keeps others out
+            return
+        numbered = {**plan, "writer": uuid.uuid4().hex}
+        if overwrite:
+            self._replaced_dataset = _read_if_present(self.store, DATASET_FILE)
+        self.begin(numbered)
+        self._plan_of_writer = json.dumps(numbered, sort_keys=True).encode()
+
+    def check_only_writer(self) -> None:
+        """Raises PackError if another program has begun to write here. Note [one Writer at a time]
+
+        A pack may share its place with another run of the same pack.
+        """
+        if self._plan_of_writer is None:
+            return
+        if _read_if_present(self.store, PLAN_FILE) != self._plan_of_writer:
+            raise _other_writer_error(self.store)
 
     def begin_growth(self, plan: dict[str, Any]) -> bool:
         """Writes the plan of a change to the dataset; False if this very plan is there already.
@@ -115,9 +150,16 @@ class Journal:
         self.store.remove([PLAN_FILE])
 
     def remove_old_dataset(self) -> None:
-        """Removes the dataset that this pack replaces, if there is one; dataset.json first."""
-        if self.description() is None:
+        """Removes the dataset that this pack replaces, if there is one; dataset.json first.
+
+        PackError: another program writes here, or has written a dataset.
+        """
+        self.check_only_writer()
+        data = _read_if_present(self.store, DATASET_FILE)
+        if _parse_object(data) is None:
             return
+        if self._plan_of_writer is not None and data != self._replaced_dataset:
+            raise _other_writer_error(self.store)
         # First, so that nobody opens a dataset of which files are gone.
         self.store.remove([DATASET_FILE])
         self.store.remove([INDEX_FILE, REJECTED_FILE, SOURCES_FILE])
@@ -218,6 +260,14 @@ def in_use_error(store: Store, name: str, problem: str, ending: str = "") -> Pac
     return PackError(
         f"{store.place}/{name} {problem}: another program writes to {store.place}. Wait until it "
         f"ends, then run the same command again, or choose another folder{ending}"
+    )
+
+
+def _other_writer_error(store: Store) -> PackError:
+    return PackError(
+        f"another program has begun to write a dataset to {store.place}, or has written one, since "
+        "this one began; this one has stopped. Give each program, such as each rank, a folder of its "
+        "own, and join their datasets with fastpipe.concat"
     )
 
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 from rich.console import Console
 from support.ray.sources import folder, metadata, parquet, tar
@@ -450,3 +451,39 @@ def test_the_spool_holds_few_shards(
         show(told[-1])
     assert "publishing: 30/30 files" in screen.getvalue()
     assert f"{told[-1].uploaded_bytes / 1e6:,.0f} MB uploaded" in screen.getvalue()
+
+
+def _add_images(writer: fastpipe.Writer, first: int) -> None:
+    for number in range(first, first + 8):
+        pixels = np.full((40, 50, 3), number % 256, np.uint8)
+        writer.add(pixels, label=first // 100, key=f"{number}")
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("ends_first", [0, 1])
+def test_two_writers_at_the_same_place(
+    tmp_path: Path, bucket: MemoryBucket, overwrite: bool, ends_first: int
+) -> None:
+    """As two ranks on two machines: the one that began first stops, whoever ends first."""
+    url = bucket.url("out")
+    if overwrite:
+        with fastpipe.Writer(url, spool=tmp_path / "old") as old:
+            _add_images(old, 200)
+    writers = [
+        fastpipe.Writer(url, spool=tmp_path / f"rank-{rank}", overwrite=overwrite)
+        for rank in range(2)
+    ]
+    for rank, writer in enumerate(writers):
+        writer.__enter__()
+        _add_images(writer, 100 * rank)
+
+    for rank in (ends_first, 1 - ends_first):
+        if rank == 1:
+            writers[1].__exit__(None, None, None)
+        else:
+            with pytest.raises(PackError, match=r"another program has begun .*fastpipe\.concat"):
+                writers[0].__exit__(None, None, None)
+
+    data = fastpipe.open(url)
+    assert list(data["label"][:]) == [1] * 8
+    assert not any(name.startswith(".pack/") for name in bucket.objects("out"))
