@@ -188,6 +188,28 @@ def test_a_shard_of_another_dataset(flat: Path, copied: Any, log: pytest.LogCapt
     assert "fastpipe add SRC" in log.text
 
 
+def test_shards_of_earlier_versions_are_no_shards_of_another_dataset(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    source = tmp_path / "source" / "cat"
+    added = tmp_path / "added" / "cat"
+    source.mkdir(parents=True)
+    added.mkdir(parents=True)
+    Image.new("RGB", (20, 20)).save(source / "one.png")
+    Image.new("RGB", (30, 30)).save(added / "two.png")
+    data = tmp_path / "data"
+    fastpipe.pack(source.parent, data)
+    fastpipe.add(added.parent, data)
+    fastpipe.remove(data, where="width == 30")
+    fastpipe.add(added.parent, data)
+    assert len(fastpipe.open(data).index.shards) == 2
+    assert (data / "shard-000001.tar").exists()
+    assert "is no shard of this dataset" not in log.text
+    shutil.copy(data / "shard-000000.tar", data / "shard-000003.tar")
+    fastpipe.open(data)
+    assert "shard-000003.tar is no shard of this dataset" in log.text
+
+
 def test_boxes_as_shares_of_the_sides(tmp_path: Path) -> None:
     writer = fastpipe.Writer(tmp_path / "data", {"boxes": "boxes"})
     pixels = np.zeros((20, 40, 3), np.uint8)

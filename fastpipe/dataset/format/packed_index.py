@@ -106,14 +106,18 @@ class PackedIndex(Index):
             raise NoRecordsError(str(problem)) from problem.__cause__
 
         if version is None and shown_as is None:
-            self._warn_of_other_shard()
+            self._warn_of_other_shard(info)
 
-    def _warn_of_other_shard(self) -> None:
+    def _warn_of_other_shard(self, info: dict[str, Any]) -> None:
         """Says if the folder has a shard more than the dataset: somebody may have copied it there.
 
-        A pack or an add under way writes such shards, too; it has a work folder.
+        A pack or an add under way writes such shards, too; it has a work folder. Shards of earlier
+        versions stay beside those of this one, and no later version uses their numbers again.
         """
-        name = shard_name(len(self.shards))
+        next_number = info.get("next_shard")
+        if not isinstance(next_number, int):
+            return
+        name = shard_name(next_number)
         is_at_work = (self.folder / WORK_FOLDER).exists()
         if is_at_work or not (self.folder / name).exists():
             return
