@@ -6,7 +6,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
@@ -208,7 +208,7 @@ def _open_bucket(
 
     # obstore types its options one by one.
     open_store: Any = from_url
-    server = _endpoint(url, config)
+    server = endpoint_of(url, config)
     if server and not server.startswith(("http://", "https://")):
         # obstore would panic at each request.
         raise ConfigError(
@@ -222,7 +222,7 @@ def _open_bucket(
     return open_store(escaped, client_options=client, retry_config=retry, **config)
 
 
-def _endpoint(url: Url, config: dict[str, Any]) -> str:
+def endpoint_of(url: Url, config: Mapping[str, Any]) -> str:
     """The server that the user named; "" for the cloud's own."""
     for name, value in config.items():
         if _ENDPOINT.fullmatch(name) and str(value):

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import xxhash
@@ -42,8 +43,9 @@ from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.store.remote.blocks import Blocks
 from fastpipe.store.remote.cache import Cache, Caches
 from fastpipe.store.remote.cache_root import Hold, make_root
+from fastpipe.store.remote.connection import endpoint_of
 from fastpipe.store.remote.objects import Answer, Objects, ShardError
-from fastpipe.store.remote.options import RemoteOptions
+from fastpipe.store.remote.options import BUCKETS, RemoteOptions
 from fastpipe.store.remote.reader import Reader
 from fastpipe.store.remote.requests import request_thread
 from fastpipe.store.remote.retry import ATTEMPTS
@@ -212,10 +214,23 @@ class RemoteIndex(PackedIndex):
                 "A URL names the folder of a packed dataset, with no tars and no braces: pass the "
                 "folder that `fastpipe pack` wrote"
             )
-        return text + (
+        endpoint = endpoint_of(self.url, self.options.storage)
+        bucket = self.url.path.partition("/")[0]
+        if self.url.scheme in BUCKETS and urlsplit(endpoint).path.strip("/") == bucket:
+            return text + (
+                f"The endpoint {endpoint} ends with the bucket's name, which {self.url} has already: "
+                "leave the name out of the endpoint"
+            )
+        text += (
             "Check the URL: it is that of the folder which `fastpipe pack` wrote. "
             f"{DATASET_FILE} has to be uploaded last"
         )
+        if self.url.scheme in BUCKETS:
+            text += (
+                ". Photos have to be packed first: "
+                f"fastpipe pack {self.url} {self.url.rstrip('/')}-packed"
+            )
+        return text
 
     def _bring(
         self, name: str, expected: str | None, data: bytes | None = None

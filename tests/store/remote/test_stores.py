@@ -59,6 +59,19 @@ def test_clouds(
             DatasetError, match=rf"{scheme}://pictures/other holds no packed dataset: .*HTTP 404"
         ):
             open_remote(f"{scheme}://pictures/other/", storage_options=options)
+        url = f"{scheme}://pictures/other"
+        words = f"Photos have to be packed first: fastpipe pack {url} {url}-packed"
+        with pytest.raises(DatasetError, match=words):
+            open_remote(url, storage_options=options)
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_endpoint_with_the_name_of_the_bucket(clouds: Path, open_remote: Loaders) -> None:
+    with RangeServer(clouds) as server:
+        options = {**CLOUDS["s3"](server.url), "endpoint": f"{server.url}/pictures"}
+        words = r"/pictures ends with the bucket's name, .*: leave the name out of the endpoint"
+        with pytest.raises(DatasetError, match=words):
+            open_remote("s3://pictures/deep/train", storage_options=options)
 
 
 def test_credentials_of_the_environment(
