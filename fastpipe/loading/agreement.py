@@ -17,9 +17,10 @@ one rank alone.
 
 A rank that evaluates alone (`if rank == 0: evaluate(model, loader)`) reads its share only. So each
 rank counts itself when it begins an epoch. One that has read a whole epoch looks later, after some
-batches of another one, whether it was the only one, and logs it. By then the others have begun the
-epoch, too, if they read it at all, since ranks train in step. A program that ends after it has read
-one epoch looks at its end.
+batches of another one, whether it was the only one, and logs it. Ranks that train in step have begun
+the epoch, too, by then, if they read it at all. Others may be a few seconds late, so an epoch that has
+ended just now is looked at with a later one. A program that ends after it has read one epoch looks at
+its end.
 
 Two loaders are compared if the same line of the program made them, in the same turn, and if they
 begin the same epoch.
@@ -81,6 +82,8 @@ _OPTIONS = {
 _LOG = logging.getLogger("fastpipe")
 # An epoch of which a rank reads fewer batches may be a look at the data by this rank alone.
 _MIN_BATCHES = 4
+# An epoch that has ended so long ago is not one for which another rank is late.
+_LOOP_PATIENCE_S = 5.0
 # At the end of a program, a rank waits so long for others that are late for an epoch it has read.
 _EXIT_PATIENCE_S = 1.0
 # Line of the program -> how many of the loaders that it made have begun an epoch that several ranks
@@ -95,6 +98,7 @@ class _ReadEpoch(NamedTuple):
     store: Any  # of the ranks that shared it
     key: str
     if_alone: str  # what to log if no other rank has begun it
+    ended: float  # monotonic
 
     def is_alone(self) -> bool:
         """Whether no other rank has begun it so far. False if the store cannot be reached."""
@@ -190,7 +194,8 @@ class Agreement:
             self._num_read += 1
             _warn_of_epochs_alone(store)
         if is_end:
-            epoch = _ReadEpoch(store, self._key, self._describe_alone(recipe))
+            if_alone = self._describe_alone(recipe)
+            epoch = _ReadEpoch(store, self._key, if_alone, time.monotonic())
             if epoch.is_alone():
                 _read_epochs.append(epoch)
 
@@ -318,7 +323,11 @@ def _warn_of_epochs_alone(store: Any) -> None:
     _read_epochs.clear()
     for epoch in epochs:
         # The program may have connected other processes meanwhile.
-        if epoch.store is store and epoch.is_alone():
+        if epoch.store is not store or not epoch.is_alone():
+            continue
+        if time.monotonic() < epoch.ended + _LOOP_PATIENCE_S:
+            _read_epochs.append(epoch)
+        else:
             _LOG.warning("%s", epoch.if_alone)
 
 

@@ -229,9 +229,25 @@ def test_a_state_that_one_rank_alone_loads_is_logged(
         loader.close()
 
 
-def test_a_rank_that_evaluates_alone_is_logged(
+def test_a_rank_that_is_late_for_two_epochs_is_not_logged(
     flat: Path, ranks: Ranks, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Rank 0 reads two short epochs before rank 1 begins: no step holds them together."""
+    loaders = loader_of_each(ranks, flat)
+    for rank, loader in enumerate(loaders):
+        ranks.become(rank)
+        for _ in range(2):
+            ids(loader)
+    agreement._warn_at_exit()
+    assert not caplog.records
+    for loader in loaders:
+        loader.close()
+
+
+def test_a_rank_that_evaluates_alone_is_logged(
+    flat: Path, ranks: Ranks, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agreement, "_LOOP_PATIENCE_S", 0.0)
     training = loader_of_each(ranks, flat)
     evaluation = loader_of_each(ranks, flat, train=False)
     for readers in ([0, 1], [0]):
