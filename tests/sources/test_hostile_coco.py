@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.programs.cli_run import succeeded
 from support.sources.listed import by_path, flat_photos, paths_of
 
 import fastpipe
@@ -119,6 +120,19 @@ def test_lies_of_a_file_are_listed(tmp_path: Path) -> None:
         "all.json/annotations/000003": "expected the image_id of one of the images, got None",
     }
     assert sorted(paths_of(tmp_path / "packed")) == ["003.jpg", "006.jpg"]
+
+
+def test_annotations_of_images_that_were_filtered_out_are_no_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    what = content(3)
+    what["annotations"] = [{**BOX, "id": at, "image_id": at} for at in range(9)]
+    packed(tmp_path, what)
+    assert "6 annotations were not packed" in caplog.text
+    source = tmp_path / "photos" / "all.json"
+    shown = " ".join(succeeded("pack", source, tmp_path / "again").split())
+    assert "packed 3 of 3 files" in shown
+    assert "rejected 6 annotations; the annotations are left out" in shown
 
 
 # What a file may say that stops the pack: the list that gets another entry, the entry, and words of the error.

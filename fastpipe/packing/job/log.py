@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from fastpipe.errors import format_count, in_one_line, readable
 from fastpipe.sources.files import stray_images
 from fastpipe.sources.listing import Assumption
+from fastpipe.sources.tables.rows import is_annotation_name
 
 _LOG = logging.getLogger("fastpipe.pack")
 _MAX_REJECTED = 3
@@ -20,6 +21,18 @@ def log_assumed(source: object, assumed: Iterable[Assumption]) -> None:
     """Logs what was assumed about a source."""
     for assumption in assumed:
         _LOG.warning("%s: assumed %s", source, assumption)
+
+
+def format_rejected(paths: Sequence[str], noun: str = "file") -> str:
+    """How many are not packed: "2 files and 60 annotations". `noun` names those that are samples."""
+    num_annotations = sum(is_annotation_name(path) for path in paths)
+    num_samples = len(paths) - num_annotations
+    if not num_annotations:
+        return format_count(num_samples, noun)
+    annotations = format_count(num_annotations, "annotation")
+    if not num_samples:
+        return annotations
+    return f"{format_count(num_samples, noun)} and {annotations}"
 
 
 def log_rejected(
@@ -49,7 +62,7 @@ def log_rejected(
     _LOG.warning(
         "%s: %s %s not packed%s: %s. on_error='fail' stops at the first one",
         source,
-        format_count(len(rejected), noun),
+        format_rejected([path for path, _ in rejected], noun),
         verb,
         place,
         "; ".join(first),

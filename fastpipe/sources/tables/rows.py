@@ -15,6 +15,7 @@ from fastpipe.sources.tables.row_paths import describe_wrong_path
 from fastpipe.sources.tables.split_column import SplitColumn
 
 _ROW_NAME = re.compile(r"\.[a-z]+/[0-9]{6,}(#[0-9]+)?$")
+_ANNOTATION_NAME = re.compile(r"\.json(\.gz)?/annotations/\d{6,}$")
 
 
 class Row(NamedTuple):
@@ -51,6 +52,12 @@ def row_name(file: str, number: int) -> str:
 def is_row_name(name: str) -> bool:
     """Whether `row_name` has given a sample its name; #2 and the like may stand behind it."""
     return _ROW_NAME.search(name) is not None
+
+
+def is_annotation_name(name: str) -> bool:
+    """Whether `row_name` has given an annotation of COCO its name, such as
+    instances.json/annotations/000123."""
+    return _ANNOTATION_NAME.search(name) is not None
 
 
 def rows_of(

@@ -16,6 +16,7 @@ from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import REJECTED_FILE
 from fastpipe.errors import format_count, readable
 from fastpipe.packing.api import pack as run_pack
+from fastpipe.packing.job.log import format_rejected
 from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.pages import name_page
@@ -314,11 +315,11 @@ def _print_summary(summary: Summary, src: str, dst: str) -> None:
         out.print(
             f"{destination} is already packed from these sources with these options; nothing to do"
         )
-        num_rejected = summary.info["counts"]["rejected"]
-        if num_rejected:
-            verb = "was" if num_rejected == 1 else "were"
+        rejected_paths = [entry["path"] for entry in read_rejected(destination)]
+        if rejected_paths:
+            verb = "was" if len(rejected_paths) == 1 else "were"
             out.print(
-                f"{format_count(num_rejected, 'file')} {verb} rejected: see {rejected_file}"
+                f"{format_rejected(rejected_paths)} {verb} rejected: see {rejected_file}"
             )
         print_assumed(summary.assumed)
         return

@@ -17,11 +17,13 @@ from fastpipe.dataset.format.fields import RESERVED
 from fastpipe.errors import first_names, format_count, readable
 from fastpipe.machine.progress import show_progress
 from fastpipe.packing.growth.grow import Grown
+from fastpipe.packing.job.log import format_rejected
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.shard.entry import Tally
 from fastpipe.sources.files import is_left_behind, stray_images
 from fastpipe.sources.listing import Assumption
+from fastpipe.sources.tables.rows import is_annotation_name
 from fastpipe.tools.cli.console import out, print_indented
 from fastpipe.tools.cli.inspect_tables import describe_boxes
 from fastpipe.tools.show.inspection import BoxCounts
@@ -114,7 +116,11 @@ def pack_table(
     classes = info["classes"]
     num_samples = info["samples"]
     last_pack = info["packs"][-1]
-    num_files = last_pack["source"]["files"]
+    # Annotations without an image are rows of the listing, but no files.
+    num_annotations = sum(
+        is_annotation_name(path) for path, _ in summary.tally.rejected
+    )
+    num_files = last_pack["source"]["files"] - num_annotations
     shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
     table = Table.grid(padding=(0, 2))
     packed = f"{num_samples:,} of {format_count(num_files, 'file')}"
@@ -286,7 +292,9 @@ def print_rejected(rejected: Sequence[Mapping[str, str]], listed_in: str = "") -
     if not rejected:
         out.print("rejected  none")
         return
-    text = f"  {format_count(len(rejected), 'file')}"
+    text = f"  {format_rejected([entry['path'] for entry in rejected])}"
+    if any(is_annotation_name(entry["path"]) for entry in rejected):
+        text += "; the annotations are left out, the images are packed without them"
     if listed_in:
         text += f", listed in {listed_in}"
     out.print(Text.assemble(("rejected", "yellow"), f"{text}:"))
