@@ -168,6 +168,8 @@ def pack_table(
             text += f"; their classes are in {', '.join(names_with_values)}"
         elif is_folder and not classes and not fields:
             text += "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
+        elif num_unlabelled < num_samples:
+            text += '; to train without them: data = data.select(data["label"] >= 0)'
         table.add_row("no label", text)
     _add_changed_pictures(table, counts, last_pack["options"])
     class_counts = zip(classes, info["class_counts"], strict=True)

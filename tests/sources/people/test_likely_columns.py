@@ -188,6 +188,17 @@ def test_a_table_without_labels_gets_no_advice_on_folders(eight: Path) -> None:
     shown = " ".join(succeeded("pack", eight / "a.csv", eight / "packed").split())
     assert "2 samples, with label -1" in shown
     assert "subfolder" not in shown
+    assert "select" not in shown
+
+
+def test_rows_without_a_label_are_named_with_the_call_that_leaves_them_out(eight: Path) -> None:
+    (eight / "a.csv").write_text("path,label\n0.jpg,cat\n1.jpg,\n2.jpg,dog\n")
+    shown = " ".join(succeeded("pack", eight / "a.csv", eight / "packed").split())
+    assert (
+        '1 sample, with label -1; to train without them: data = data.select(data["label"]' in shown
+    )
+    data = fastpipe.open(eight / "packed")
+    assert len(data.select(data["label"] >= 0)) == 2
 
 
 @becomes(
