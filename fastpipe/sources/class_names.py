@@ -9,6 +9,7 @@ and a given class that the source lacks has 0 samples.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -353,7 +354,10 @@ def _check_unknown(unknown: Sequence[str], names: Sequence[str], source: str) ->
         return
     shown = first_names([repr(name) for name in unknown], _MAX_SHOWN)
     known = first_names([repr(name) for name in names], _MAX_SHOWN)
+    advice = "Add it behind them, or leave its images out of the source"
+    if len(names) == 1 and unknown[0] in re.split(r"[\s,;]+", names[0]):
+        advice = "The names stand on one line: write each on a line of its own"
     raise PackError(
         f"{_OPTION}: {source} has the class {shown}, which is not among the {len(names):,} names "
-        f"({known}). Add it behind them, or leave its images out of the source"
+        f"({known}). {advice}"
     )

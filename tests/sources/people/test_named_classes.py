@@ -80,6 +80,11 @@ def test_a_class_that_is_not_named_is_refused(tmp_path: Path, train: Path) -> No
         with pytest.raises((PackError, ConfigError), match=r"'dog'.*not among the 3 names"):
             pack(source, tmp_path / "dst", classes_from=train)
     assert not (tmp_path / "dst").exists()
+    names = tmp_path / "names.txt"
+    for text in ("ant,dog,bee\n", "ant dog\n", "ant; dog"):
+        names.write_text(text)
+        with pytest.raises(PackError, match="on one line: write each on a line of its own"):
+            fastpipe.pack(source, tmp_path / "dst", classes_from=names)
     (source / "dog" / "1.jpg").unlink()  # an empty folder has nothing that could get a wrong number
     fastpipe.pack(source, tmp_path / "dst", classes_from=train)
     assert labels(fastpipe.open(tmp_path / "dst")) == {"ant": 0}
