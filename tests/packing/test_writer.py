@@ -746,6 +746,23 @@ def test_arrays_that_become_images(tmp_path: Path, array: Any, conversion: str) 
         writer.add(pixels_of, key="one")
 
 
+@pytest.mark.parametrize(
+    ("tensor", "conversion"),
+    [
+        (torch.zeros(3, 9, 9, dtype=torch.uint8), "tensor.permute(1, 2, 0).numpy()"),
+        (torch.zeros(9, 9, 3, dtype=torch.uint8), "tensor.numpy()"),
+        (torch.zeros(3, 9, 9), "tensor.mul(255).byte().permute(1, 2, 0).numpy()"),
+    ],
+)
+def test_tensors_that_become_images(tmp_path: Path, tensor: torch.Tensor, conversion: str) -> None:
+    with pytest.raises(PackError) as refused, fastpipe.Writer(tmp_path / "packed") as writer:
+        writer.add(tensor, key="one")
+    assert f"; or {conversion}" in str(refused.value)
+    pixels: Any = eval(conversion, {"tensor": tensor})  # noqa: S307
+    with fastpipe.Writer(tmp_path / "packed") as writer:
+        writer.add(pixels, key="one")
+
+
 def test_a_label_that_is_no_whole_number(tmp_path: Path) -> None:
     words = "label: expected a whole number, a class name or None, got float"
     with pytest.raises(PackError, match=words), fastpipe.Writer(tmp_path / "packed") as writer:

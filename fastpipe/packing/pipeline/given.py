@@ -181,10 +181,13 @@ def _copy_picture(kind: str, value: object) -> Any:
     elif isinstance(value, (list, tuple)):
         hint = '. For a list of pictures give the field the kind "images"'
     elif hasattr(value, "permute"):
-        hint = (
-            ". Pass the path of the file, which stays as it is; or of a float tensor "
-            "tensor.mul(255).byte().permute(1, 2, 0).numpy()"
-        )
+        conversion = "tensor"
+        if value.is_floating_point():
+            conversion += ".mul(255).byte()"
+        is_planes = value.ndim == 3 and value.shape[0] <= 4
+        if is_planes:
+            conversion += ".permute(1, 2, 0)"
+        hint = f". Pass the path of the file, which stays as it is; or {conversion}.numpy()"
     raise ImageError(f"{picture_kind.expected}; got {type(value).__name__}{hint}")
 
 
