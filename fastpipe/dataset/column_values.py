@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.comparing import refuse_text_in
 from fastpipe.dataset.format.columns import Ragged
+from fastpipe.dataset.format.fields import RESERVED
 from fastpipe.dataset.format.open_file import OpenFile, Rows
 from fastpipe.errors import ConfigError, DatasetError, in_one_line
 from fastpipe.plan.content import ColumnReader
@@ -160,6 +161,17 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
         ):  # of a single sample its value, without the axis of samples
             return values[0]
         return values
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        message = (
+            f"the column {self._name!r} is read from the disk and cannot be changed: change a copy, "
+            f"values = np.array(data[{self._name!r}])"
+        )
+        if self._name == "label":
+            message += ", and make a dataset with it: data = data.with_labels(values)"
+        elif self._name not in RESERVED:
+            message += f", and make a dataset with it: data = data.with_column({self._name!r}, values)"
+        raise TypeError(message)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:

@@ -218,6 +218,17 @@ def test_a_file_that_is_cut_short_while_in_use_is_an_error(
         data["label"][36]
 
 
+def test_a_column_that_is_assigned_to(fielded: Path) -> None:
+    data = fastpipe.open(fielded)
+    label, count, width = data["label"], data["count"], data["width"]
+    with pytest.raises(TypeError, match=r"values = np.array.*data = data\.with_labels\(values\)"):
+        label[:] = 0  # type: ignore[index]
+    with pytest.raises(TypeError, match=r"data = data\.with_column\('count', values\)"):
+        count[3] = 0  # type: ignore[index]
+    with pytest.raises(TypeError, match=r"cannot be changed: change a copy"):
+        width[3:5] = 0  # type: ignore[index]
+
+
 def test_an_array_of_a_column_is_a_copy(flat: Path) -> None:
     """numpy's protocol: copy=False is an error where there is no array to share."""
     column = fastpipe.open(flat)["width"]
