@@ -448,3 +448,15 @@ def test_a_rank_that_contradicts_the_launcher(
 def test_ranks_that_are_texts_of_the_environment(rank: object, world_size: object) -> None:
     with pytest.raises(ConfigError, match=r'are texts: int\(os.environ\["RANK"\]\)'):
         RankResolver(rank, world_size)
+
+
+def test_variables_of_a_launcher_that_are_left_in_the_shell(
+    flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with (
+        pytest.raises(ConfigError, match=r"If no launcher did, unset RANK and WORLD_SIZE"),
+        fastpipe.loader(flat, 4, size=8, num_workers=1) as loader,
+    ):
+        next(iter(loader))
