@@ -85,6 +85,9 @@ def test_a_command_without_a_loader() -> None:
     ended = fp("doctor", "--train-script", f"{sys.executable} -c 'import torch'")
     assert ended.exit_code == 1
     assert "iterated over no torch DataLoader" in ended.stdout
+    assert "a fastpipe loader: loader.stats(), or fastpipe.monitor" in " ".join(
+        ended.stdout.split()
+    )
     ended = fp("doctor", "--train-script", f"{sys.executable} -I -c 'import sys; sys.exit(3)'")
     assert "ended with exit code 3" in ended.stdout
     assert "doctor could watch no Python program of this command" in ended.stdout
