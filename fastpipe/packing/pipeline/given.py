@@ -181,14 +181,19 @@ def _copy_picture(kind: str, value: object) -> Any:
     elif isinstance(value, (list, tuple)):
         hint = '. For a list of pictures give the field the kind "images"'
     elif hasattr(value, "permute"):
-        conversion = "tensor"
-        if value.is_floating_point():
-            conversion += ".mul(255).byte()"
-        is_planes = value.ndim == 3 and value.shape[0] <= 4
-        if is_planes:
-            conversion += ".permute(1, 2, 0)"
-        hint = f". Pass the path of the file, which stays as it is; or {conversion}.numpy()"
+        hint = f". Pass the path of the file, which stays as it is; or {_advise_tensor(value)}"
     raise ImageError(f"{picture_kind.expected}; got {type(value).__name__}{hint}")
+
+
+def _advise_tensor(tensor: Any) -> str:
+    """How a torch tensor becomes pixels; torch need not be imported."""
+    conversion = "tensor"
+    if tensor.is_floating_point():
+        conversion += ".mul(255).byte()"
+    is_planes = tensor.ndim == 3 and tensor.shape[0] <= 4
+    if is_planes:
+        conversion += ".permute(1, 2, 0)"
+    return f"{conversion}.numpy()"
 
 
 def _image_from_array(pixels: NDArray[Any]) -> OpenedImage:
