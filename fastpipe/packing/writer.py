@@ -163,7 +163,7 @@ class Writer:
             )
             begin_pack(journal, self._facts, self._options)
             if self._options.overwrite:
-                journal.remove_stale(())
+                journal.forget_shards()
             series = _ShardSeries(journal, self._options, self._kinds)
             self._series = series
             stack.enter_context(series.finisher)
@@ -300,7 +300,7 @@ class Writer:
                 self.summary = publish(
                     series.journal, facts, self._options, shards, self._started
                 )
-            except OSError:
+            except (OSError, PackError):
                 # A Writer that has begun meanwhile may have removed shards: then that is the cause.
                 series.journal.check_only_writer()
                 raise

@@ -246,6 +246,14 @@ def test_a_dataset_is_replaced_only_on_demand(tmp_path: Path) -> None:
         writer.add(jpeg_bytes(), label=0)
     left = ["dataset.json", "index.npy", "shard-000000.tar", "sources.npy"]
     assert sorted(digests(packed)) == left, "the old sidecars are gone"
+    before = digests(packed)
+    with (
+        pytest.raises(RuntimeError, match="before the first shard"),
+        fastpipe.Writer(packed, overwrite=True),
+    ):
+        raise RuntimeError("before the first shard")
+    assert before.items() <= digests(packed).items()
+    assert len(fastpipe.open(packed)) == 1
 
 
 def deep_alpha() -> NDArray[np.uint16]:

@@ -92,6 +92,7 @@ def publish(
         options.shaping(facts.kinds, facts.coordinates),
         plan=shards.plan,
         on_file=shards.on_published_file,
+        check_last=journal.check_only_writer,
     )
     journal.clear()
     return Summary(

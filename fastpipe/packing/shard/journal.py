@@ -229,17 +229,18 @@ class Journal:
         self.store.remove(stale)
 
         del shard_numbers  # there may be a million
-        names = {entry.name for entry in entries}
-        self.store.remove(
-            [
-                f"{WORK_FOLDER}/{name}"
-                for name in self.entry_names()
-                if name not in names
-            ]
-        )
+        self._remove_entries(self.entry_names() - {entry.name for entry in entries})
+
+    def forget_shards(self) -> None:
+        """Removes all entries, so that each shard is made again. An old dataset stays until then."""
+        self._remove_entries(self.entry_names())
+
+    def _remove_entries(self, names: Iterable[str]) -> None:
+        self.store.remove([f"{WORK_FOLDER}/{name}" for name in names])
 
     def clear(self) -> None:
         """Empties the work folder, except for the lock."""
+        self._plan_of_writer = None  # it goes, too
         with contextlib.suppress(FileNotFoundError):  # only tables need a spool
             shutil.rmtree(self.store.scratch / SPOOL_NAME)
         self._empty(SPOOL_FOLDER, WORK_FOLDER)

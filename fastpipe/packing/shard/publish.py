@@ -67,6 +67,7 @@ def publish_dataset(
     plan: Plan | None = None,
     previous: PreviousVersion | None = None,
     on_file: Callable[[], None] = lambda: None,
+    check_last: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Turns finished shards into a dataset. Note [publishing] in journal.py
 
@@ -79,6 +80,7 @@ def publish_dataset(
         plan: of the pack; None: a program added the samples, or samples were only removed.
         previous: the version that this one follows.
         on_file: is called after each file.
+        check_last: is called before dataset.json appears; raises if it must not.
 
     Returns:
         The content of dataset.json.
@@ -158,6 +160,7 @@ def publish_dataset(
 
     if version > 1:
         store.write(f"{folder}{DATASET_FILE}", data)
+    check_last()
     # Only if dataset.json still is that of the previous version. Else another program was faster.
     if not store.swap(DATASET_FILE, data, previous.data, facts.state):
         problem = "has appeared meanwhile" if version == 1 else "has changed meanwhile"

@@ -33,6 +33,7 @@ from support.sources.tables import write_table
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.packing.job.progress import PackProgress
+from fastpipe.packing.shard import publish
 from fastpipe.sources.files import source_path
 from fastpipe.store.remote import remote_path
 from fastpipe.store.remote.options import remote_options
@@ -487,3 +488,26 @@ def test_two_writers_at_the_same_place(
     data = fastpipe.open(url)
     assert list(data["label"][:]) == [1] * 8
     assert not any(name.startswith(".pack/") for name in bucket.objects("out"))
+
+
+def test_a_writer_that_begins_while_another_publishes(tmp_path: Path, bucket: MemoryBucket) -> None:
+    """The one that publishes writes no dataset whose shards the other is about to replace."""
+    url = bucket.url("out")
+    first = fastpipe.Writer(url, spool=tmp_path / "first", overwrite=True)
+    second = fastpipe.Writer(url, spool=tmp_path / "second", overwrite=True)
+    write_columns = publish.write_columns
+
+    def begin_second(*arguments: Any) -> Any:
+        second.__enter__()
+        return write_columns(*arguments)
+
+    first.__enter__()
+    _add_images(first, 0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publish, "write_columns", begin_second)
+        with pytest.raises(PackError, match=r"another program has begun .*fastpipe\.concat"):
+            first.__exit__(None, None, None)
+    _add_images(second, 100)
+    second.__exit__(None, None, None)
+    data = fastpipe.open(url)
+    assert list(data["label"][:]) == [1] * 8
