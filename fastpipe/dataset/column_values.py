@@ -164,13 +164,14 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         message = (
-            f"the column {self._name!r} is read from the disk and cannot be changed: change a copy, "
-            f"values = np.array(data[{self._name!r}])"
+            f"the column {self._name!r} is read from the disk and cannot be changed: change a "
+            f"copy, values = np.array(data[{self._name!r}])"
         )
         if self._name == "label":
             message += ", and make a dataset with it: data = data.with_labels(values)"
         elif self._name not in RESERVED:
-            message += f", and make a dataset with it: data = data.with_column({self._name!r}, values)"
+            call = f"data.with_column({self._name!r}, values)"
+            message += f", and make a dataset with it: data = {call}"
         raise TypeError(message)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
