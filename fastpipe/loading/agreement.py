@@ -17,10 +17,10 @@ one rank alone.
 
 A rank that evaluates alone (`if rank == 0: evaluate(model, loader)`) reads its share only. So each
 rank counts itself when it begins an epoch. One that has read a whole epoch looks later, after some
-batches of another one, whether it was the only one, and logs it. Ranks that train in step have begun
-the epoch, too, by then, if they read it at all. Others may be a few seconds late, so an epoch that has
-ended just now is looked at with a later one. A program that ends after it has read one epoch looks at
-its end.
+batches of another one, whether it was the only one, and logs it. Ranks that train in step have
+begun the epoch, too, by then, if they read it at all. Others may be a few seconds late, so an epoch
+that has ended just now is looked at with a later one. A program that ends after it has read one
+epoch looks at its end.
 
 Two loaders are compared if the same line of the program made them, in the same turn, and if they
 begin the same epoch.

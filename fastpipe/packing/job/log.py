@@ -24,7 +24,10 @@ def log_assumed(source: object, assumed: Iterable[Assumption]) -> None:
 
 
 def format_rejected(paths: Sequence[str], noun: str = "file") -> str:
-    """How many are not packed: "2 files and 60 annotations". `noun` names those that are samples."""
+    """How many are not packed, such as "2 files and 60 annotations".
+
+    `noun` names those that are no annotations.
+    """
     num_annotations = sum(is_annotation_name(path) for path in paths)
     num_samples = len(paths) - num_annotations
     if not num_annotations:

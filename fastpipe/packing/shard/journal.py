@@ -232,7 +232,7 @@ class Journal:
         self._remove_entries(self.entry_names() - {entry.name for entry in entries})
 
     def forget_shards(self) -> None:
-        """Removes all entries, so that each shard is made again. An old dataset stays until then."""
+        """Removes all entries, so that each shard is made again. An old dataset stays."""
         self._remove_entries(self.entry_names())
 
     def _remove_entries(self, names: Iterable[str]) -> None:
@@ -267,8 +267,8 @@ def in_use_error(store: Store, name: str, problem: str, ending: str = "") -> Pac
 def _other_writer_error(store: Store) -> PackError:
     return PackError(
         f"another program has begun to write a dataset to {store.place}, or has written one, since "
-        "this one began; this one has stopped. Give each program, such as each rank, a folder of its "
-        "own, and join their datasets with fastpipe.concat"
+        "this one began; this one has stopped. Give each program, such as each rank, a folder of "
+        "its own, and join their datasets with fastpipe.concat"
     )
 
 

@@ -218,8 +218,8 @@ class RemoteIndex(PackedIndex):
         bucket = self.url.path.partition("/")[0]
         if self.url.scheme in BUCKETS and urlsplit(endpoint).path.strip("/") == bucket:
             return text + (
-                f"The endpoint {endpoint} ends with the bucket's name, which {self.url} has already: "
-                "leave the name out of the endpoint"
+                f"The endpoint {endpoint} ends with the bucket's name, which {self.url} has "
+                "already: leave the name out of the endpoint"
             )
         text += (
             "Check the URL: it is that of the folder which `fastpipe pack` wrote. "

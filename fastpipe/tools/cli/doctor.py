@@ -180,8 +180,8 @@ def _print_watched(watched: Watched) -> None:
         )
     elif not watched.diagnoses and not watched.program_findings:
         out.print(
-            "this command iterated over no torch DataLoader: there is nothing to diagnose. How long "
-            "a loop waits for a fastpipe loader: loader.stats(), or fastpipe.monitor"
+            "this command iterated over no torch DataLoader: there is nothing to diagnose. How "
+            "long a loop waits for a fastpipe loader: loader.stats(), or fastpipe.monitor"
         )
     if watched.trouble:
         out.print(f"doctor had an error while it watched: {readable(watched.trouble)}")
