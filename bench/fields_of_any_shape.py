@@ -1,15 +1,16 @@
 """Arrays and lists of pictures -> how fast a loader brings them, beside a DataLoader and plain reads.
 
-    python -m bench.fields_of_any_shape arrays [--samples 4000] [--rounds 5]
+    python -m bench.fields_of_any_shape latents [--samples 4000] [--rounds 5]
+    python -m bench.fields_of_any_shape texts [--samples 4000] [--rounds 5]
     python -m bench.fields_of_any_shape pictures PHOTOS [--samples 250] [--rounds 5]
 
-`arrays` packs latents of (16, 64, 64) float16. It compares a loader of them alone (two threads, batches of 64) with a
-DataLoader of two workers and `np.load`, with LitData's tensors if it is installed, and with two threads that only read
-the same bytes from the page cache into memory of the loader's size. `pictures` packs 3 to 12 photos a sample, each
-resized to 448 x 448. It compares with a DataLoader of two workers and Pillow, from files, from WebDataset's tars and
-from Hugging Face's `datasets` (`List(Image)`), and with Energon (`megatron-energon`) if it is installed. The
-contenders take turns; the table has medians. CPU time is that of
-the process and its children.
+`latents` packs latents of (16, 64, 64) float16, `texts` embeddings of texts, (77, 768) bfloat16. Both compare a loader of
+them alone (two threads, batches of 64) with a DataLoader of two workers and `np.load`, with LitData's tensors if it is
+installed, and with two threads that only read the same bytes from the page cache into memory of the loader's size.
+`pictures` packs 3 to 12 photos a sample, each resized to 448 x 448. It compares with a DataLoader of two workers and
+Pillow, from files, from WebDataset's tars and from Hugging Face's `datasets` (`List(Image)`), and with Energon
+(`megatron-energon`) if it is installed. The contenders take turns; the table has medians. CPU time is that of the
+process and its children.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import io
+import math
 import os
 import resource
 import statistics
@@ -24,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,8 +40,8 @@ from torch.utils.data import DataLoader, Dataset
 import fastpipe
 
 BATCH = 64
-LATENT = (16, 64, 64)
-LATENT_BYTES = 16 * 64 * 64 * 2
+# Two bytes a number: float16 and bfloat16.
+SHAPES = {"latents": (16, 64, 64), "texts": (77, 768)}
 SLOTS = 6  # batches that a loader keeps memory for
 SIZE = (448, 448)
 PICTURES_IN_BATCH = 16
@@ -68,7 +70,7 @@ def cpu_seconds() -> float:
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
-class LatentFiles(Dataset[torch.Tensor]):
+class ArrayFiles(Dataset[torch.Tensor]):
     def __init__(self, paths: list[Path]) -> None:
         self.paths = paths
 
@@ -76,31 +78,36 @@ class LatentFiles(Dataset[torch.Tensor]):
         return len(self.paths)
 
     def __getitem__(self, number: int) -> torch.Tensor:
-        return torch.from_numpy(np.load(self.paths[number]))
+        return load_array(str(self.paths[number]))
 
 
-def arrays(folder: Path, samples: int) -> dict[str, Callable[[], int]]:
-    """The contenders for latents."""
-    rng = np.random.default_rng(0)
+def arrays(folder: Path, kind: str, samples: int) -> dict[str, Callable[[], int]]:
+    """The contenders for latents or texts."""
+    generator = torch.Generator().manual_seed(0)
+    shape = SHAPES[kind]
+    dtype = torch.float16 if kind == "latents" else torch.bfloat16
+    array_bytes = math.prod(shape) * dtype.itemsize
     paths = []
-    with fastpipe.Writer(folder / "packed", {"latent": "array"}) as writer:
+    with fastpipe.Writer(folder / "packed", {"array": "array"}) as writer:
         for number in range(samples):
-            latent = rng.normal(size=LATENT).astype(np.float16)
+            array = torch.randn(shape, generator=generator).to(dtype)
             paths.append(folder / f"{number}.npy")
-            np.save(paths[-1], latent)
-            writer.add(key=str(number), latent=latent)
-    loader = fastpipe.loader(folder / "packed", BATCH, size=8, fields=["latent"], num_workers=2)
+            # numpy has no bfloat16, so its bits are saved as whole numbers.
+            saved = array.view(torch.int16) if dtype == torch.bfloat16 else array
+            np.save(paths[-1], saved.numpy())
+            writer.add(key=str(number), array=array)
+    loader = fastpipe.loader(folder / "packed", BATCH, size=8, fields=["array"], num_workers=2)
     list(loader)
-    torch_loader = DataLoader(LatentFiles(paths), BATCH, shuffle=True, num_workers=2)
+    torch_loader = DataLoader(ArrayFiles(paths), BATCH, shuffle=True, num_workers=2)
 
     def load() -> int:
-        return sum(len(batch["latent"]) for batch in loader)
+        return sum(len(batch["array"]) for batch in loader)
 
     def load_files() -> int:
         return sum(len(batch) for batch in torch_loader)
 
     shards = sorted((folder / "packed").glob("*.tar"))
-    memory = [bytearray(SLOTS * BATCH * LATENT_BYTES) for _ in range(2)]
+    memory = [bytearray(SLOTS * BATCH * array_bytes) for _ in range(2)]
 
     def read_shards(thread: int) -> int:
         place = 0
@@ -108,8 +115,8 @@ def arrays(folder: Path, samples: int) -> dict[str, Callable[[], int]]:
         items = 0
         for shard in shards[thread::2]:
             with shard.open("rb", buffering=0) as file:
-                while file.readinto(view[place : place + LATENT_BYTES]) == LATENT_BYTES:
-                    place = (place + LATENT_BYTES) % len(view)
+                while file.readinto(view[place : place + array_bytes]) == array_bytes:
+                    place = (place + array_bytes) % len(view)
                     items += 1
         return items
 
@@ -123,8 +130,9 @@ def arrays(folder: Path, samples: int) -> dict[str, Callable[[], int]]:
     return {**contenders, "readinto alone": read}
 
 
-def load_latent(path: str) -> torch.Tensor:
-    return torch.from_numpy(np.load(path))
+def load_array(path: str) -> torch.Tensor:
+    array = torch.from_numpy(np.load(path))
+    return array.view(torch.bfloat16) if array.dtype == torch.int16 else array
 
 
 def litdata_tensors(folder: Path, paths: list[Path]) -> Callable[[], int]:
@@ -132,9 +140,9 @@ def litdata_tensors(folder: Path, paths: list[Path]) -> Callable[[], int]:
 
     files = [str(path) for path in paths]
     options: dict[str, Any] = {"chunk_bytes": "64MB", "num_workers": 2, "start_method": "fork"}
-    optimize(load_latent, files, str(folder), verbose=False, **options)
-    latents = StreamingDataset(str(folder), shuffle=True, drop_last=True)
-    torch_loader = StreamingDataLoader(latents, batch_size=BATCH, num_workers=2)
+    optimize(load_array, files, str(folder), verbose=False, **options)
+    tensors = StreamingDataset(str(folder), shuffle=True, drop_last=True)
+    torch_loader = StreamingDataLoader(tensors, batch_size=BATCH, num_workers=2)
 
     def load() -> int:
         return sum(len(batch) for batch in torch_loader)
@@ -178,11 +186,15 @@ def pictures(folder: Path, photos: Path, samples: int) -> dict[str, Callable[[],
     with fastpipe.Writer(folder / "packed", {"pictures": "images"}) as writer:
         for number, paths in enumerate(lists):
             writer.add(key=str(number), pictures=paths)
-    rows = [[{"bytes": path.read_bytes(), "path": None} for path in paths] for paths in lists]
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for paths in lists:
+            yield {"pictures": [{"bytes": path.read_bytes(), "path": None} for path in paths]}
+
     features = datasets.Features({"pictures": [datasets.Image()]})
-    table = datasets.Dataset.from_dict({"pictures": rows}, features=features)
-    table.save_to_disk(folder / "table")
-    saved: Any = datasets.load_from_disk(folder / "table")
+    saved: Any = datasets.Dataset.from_generator(
+        rows, features=features, cache_dir=str(folder / "table")
+    )
 
     loader = fastpipe.loader(
         folder / "packed",
@@ -277,15 +289,15 @@ def energon_tars(folder: Path) -> Callable[[], int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("arrays", "pictures"))
+    parser.add_argument("what", choices=(*SHAPES, "pictures"))
     parser.add_argument("photos", type=Path, nargs="?")
     parser.add_argument("--samples", type=int)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        if options.what == "arrays":
-            contenders = arrays(Path(folder), options.samples or 4000)
+        if options.what in SHAPES:
+            contenders = arrays(Path(folder), options.what, options.samples or 4000)
         else:
             if options.photos is None:
                 parser.error("pictures: pass the folder of the photos")
