@@ -4,9 +4,9 @@
     python -m bench.fields_of_any_shape texts [--samples 4000] [--rounds 5]
     python -m bench.fields_of_any_shape pictures PHOTOS [--samples 250] [--rounds 5]
 
-`latents` packs latents of (16, 64, 64) float16, `texts` embeddings of texts, (77, 768) bfloat16. Both compare a loader of
-them alone (two threads, batches of 64) with a DataLoader of two workers and `np.load`, with LitData's tensors if it is
-installed, and with two threads that only read the same bytes from the page cache into memory of the loader's size.
+`latents` packs latents of (16, 64, 64) float16, `texts` embeddings of texts, (77, 768) bfloat16. Both compare a loader
+of them alone (two threads, batches of 64) with a DataLoader of two workers and `np.load`, with LitData's tensors if it
+is installed, and with two threads that only read the same bytes from the page cache into memory of the loader's size.
 `pictures` packs 3 to 12 photos a sample, each resized to 448 x 448. It compares with a DataLoader of two workers and
 Pillow, from files, from WebDataset's tars and from Hugging Face's `datasets` (`List(Image)`), and with Energon
 (`megatron-energon`) if it is installed. The contenders take turns; the table has medians. CPU time is that of the
