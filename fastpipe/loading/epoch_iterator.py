@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from fastpipe.device.transfer import Batch
 from fastpipe.errors import EngineError
+from fastpipe.loading import programs
 from fastpipe.loading.epoch_sequence import EpochSequence
 from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.loading.state import Position
@@ -74,6 +75,9 @@ class EpochIterator:
             if len(self._prefetcher) == 0:
                 self._end_epoch(self._prefetcher)
                 raise StopIteration
+            newer = self._epochs.find_newer(self._prefetcher)
+            if newer is not None:
+                programs.warn_interleaved(self._prefetcher.start.epoch, newer.start.epoch)
             # The part of this call in which the loop was held back because the device is behind.
             held_before_s = stats.held_s
             try:

@@ -156,6 +156,13 @@ class EpochSequence:
         self._newest = weakref.ref(prefetcher)
         return prefetcher
 
+    def find_newer(self, prefetcher: Prefetcher) -> Prefetcher | None:
+        """The epoch that began last, if it is not this one and its iterator still wants batches."""
+        newest = None if self._newest is None else self._newest()
+        if newest is None or newest is prefetcher or not len(newest):
+            return None
+        return newest
+
     def _count_short_epochs(self) -> None:
         """Counts how many epochs in a row have ended with their first batch: nobody has their
         iterator any more.

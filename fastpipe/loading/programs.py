@@ -126,6 +126,19 @@ def warn_begun_anew(recipe: Recipe) -> None:
         )
 
 
+def warn_interleaved(older_epoch: int, newer_epoch: int) -> None:
+    """If a program takes batches of two iterators in turn, as zip(loader, loader) does."""
+    if "interleaved" in _warned:
+        return
+    _warned.add("interleaved")
+    _LOG.warning(
+        f"two iterators of one loader give batches in turn, of epochs {older_epoch} and "
+        f"{newer_epoch}: their rows do not belong together, and the loader's state is that of the "
+        "newer one alone. For several crops of each image pass views=2; for two independent "
+        "streams make two loaders with different seeds"
+    )
+
+
 def warn_short_epochs(count: int) -> None:
     """If a program takes only the first batch of several epochs in a row, as next(iter()) does."""
     if "short epochs" in _warned:

@@ -543,3 +543,27 @@ def test_a_function_of_a_sample_that_chooses(flat: Path) -> None:
 def test_the_order_of_other_loaders(flat: Path) -> None:
     with pytest.raises(ConfigError, match="has no argument order: pass shuffle=True, or False"):
         loader_of(flat, order="random")
+
+
+def test_iterators_that_give_batches_in_turn_are_named(
+    flat: Path, log: pytest.LogCaptureFixture
+) -> None:
+    with loader_of(flat) as loader:
+        list(zip(loader, loader, strict=False))
+    assert (
+        log.text.count("two iterators of one loader give batches in turn, of epochs 0 and 1") == 1
+    )
+
+
+def test_iterators_one_after_the_other_are_not_named(
+    flat: Path, log: pytest.LogCaptureFixture
+) -> None:
+    """Also where an epoch was left early and its iterator is kept, or a first batch is looked at."""
+    with loader_of(flat) as loader:
+        kept = iter(loader)
+        next(kept)
+        list(loader)
+        for number, _ in enumerate(loader):
+            if number == 1:
+                next(iter(loader))
+    assert "give batches in turn" not in log.text
