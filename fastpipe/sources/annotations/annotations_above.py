@@ -59,6 +59,7 @@ from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.path_labels import LABEL_PATTERN
 from fastpipe.sources.split_lists import is_unused_list
 from fastpipe.sources.tables.json_mappings import find_json_mapping
+from fastpipe.sources.tables.joined_column import picture_in_joined
 from fastpipe.sources.tables.listed_images import (
     first_cells,
     has_only_ids,
@@ -416,7 +417,8 @@ def _images_named_in(path: Path, images: _Images, *, is_far: bool) -> list[str]:
 
 def _names_in_line(line: str) -> list[str]:
     """The whole line, and its cells: each may be the name of an image."""
-    return [line.strip(), *_SEPARATOR.split(line.strip())]
+    cells = _SEPARATOR.split(line.strip())
+    return [line.strip(), *map(picture_in_joined, cells)]
 
 
 def _is_list_of_images(path: Path, text: str, images: _Images, *, is_far: bool) -> bool:

@@ -32,6 +32,14 @@ def find_joined_column(
     return None
 
 
+def picture_in_joined(text: str) -> str:
+    """The picture in a text with a picture and its class; the text itself if it is another one."""
+    if is_picture(text):
+        return text
+    parts = _split(text)
+    return parts[0] if parts else text
+
+
 def split_joined(read_rows: Callable[[], Iterator[Row]], column: str) -> Iterator[Row]:
     """The rows with a column of the picture and one of the class in place of the joined one."""
     picture_column, class_column = _new_columns(column)

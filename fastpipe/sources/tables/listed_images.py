@@ -16,6 +16,7 @@ from fastpipe.sources.annotations.annotation_folders import is_called_masks
 from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, names_in, open_binary
 from fastpipe.sources.folders.splits import FEW, are_called_like_parts
+from fastpipe.sources.tables.joined_column import picture_in_joined
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.table_files import sort_labelled_first
 from fastpipe.sources.tables.table_text import LISTS, SPACES, TextForm, detect_text_form
@@ -343,5 +344,5 @@ def _with_stems(pictures: Iterable[str]) -> set[str]:
 def _last_part(path: str) -> str:
     """The name at the end of a path, as a table writes it."""
     name = path.replace("\\", "/").rpartition("/")[2].strip()
-    # Flickr8k numbers the captions of an image: 1000.jpg#0.
-    return _CAPTION_NUMBER.sub("", name)
+    # Flickr8k numbers the captions of an image: 1000.jpg#0. Severstal has 0002cc93b.jpg_1.
+    return picture_in_joined(_CAPTION_NUMBER.sub("", name))

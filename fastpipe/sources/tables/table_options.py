@@ -10,6 +10,7 @@ from fastpipe.sources.column_choice import find_image_like_columns
 from fastpipe.sources.folders.folder_roles import is_called_target
 from fastpipe.sources.folders.splits import meaning_of_split
 from fastpipe.sources.options import SourceOptions, quote_for_shell
+from fastpipe.sources.tables.joined_column import find_joined_column
 from fastpipe.sources.tables.listed_images import first_cells
 from fastpipe.sources.tables.split_column import has_splits
 
@@ -37,6 +38,10 @@ def describe_options_of_table(
         if names & stems and not is_called_target(column.partition("_")[0]):
             image_columns.append(column)
     known_columns = find_image_like_columns(columns, SourceOptions())
+    # A column with a picture and its class is found by itself, and with the option it is not split.
+    joined_column = find_joined_column(columns, list(rows[0].values()), SourceOptions())
+    if joined_column is not None:
+        known_columns.append(joined_column)
     if image_columns and not set(image_columns) & set(known_columns):
         options += f" --image-column {quote_for_shell(image_columns[0])}"
     for column in columns:

@@ -116,6 +116,30 @@ def test_run_lengths_of_clouds(two: Path) -> None:
 
 
 @becomes(
+    "Severstal's first table: `train_images/`, `test_images/`, and train.csv with ImageId_ClassId (`a.jpg_1`)",
+    "no masks; the table is named, with the command that packs them",
+    "train.csv, --image-root train_images",
+)
+@pytest.mark.parametrize("split", ["train", None], ids=["split", "folder"])
+def test_table_of_severstal_beside_its_images(tmp_path: Path, split: str | None) -> None:
+    source = tmp_path / "severstal"
+    photos(source, "train_images/a1.jpg", "train_images/b1.jpg", "test_images/c1.jpg", size=(4, 3))
+    rows = "a1.jpg_1,1 2\na1.jpg_2,\na1.jpg_3,12 1\nb1.jpg_1,\nb1.jpg_2,4 1\n"
+    table = write(source / "train.csv", f"ImageId_ClassId,EncodedPixels\n{rows}")
+    images = source / "train_images"
+    passed = source if split else images
+    (text,) = assumed(fastpipe.pack(passed, tmp_path / "alone", split=split))
+    assert str(table) in text
+    assert f"--image-root {images}" in text
+    assert "--image-column" not in text
+    fastpipe.pack(table, tmp_path / "packed", image_root=images)
+    assert masks(tmp_path) == {
+        "a1.jpg": [[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 3]],
+        "b1.jpg": [[0, 2, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]],
+    }
+
+
+@becomes(
     "UW-Madison: CSV with id, class, segmentation",
     "a field `mask`; `id` has to be named",
     "--image-column id",
