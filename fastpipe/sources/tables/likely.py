@@ -173,6 +173,18 @@ def _has_few_names(column: str, values: ColumnSummary | Known) -> bool:
     return len(values.texts) > 1
 
 
+def _are_ids_of_classes(column: str, values: ColumnSummary | Known) -> bool:
+    """Whether a column `Id` has texts that come again, as the whales of Humpback: w_f48451c."""
+    if column.lower() != "id":
+        return False
+    # There may be too many to keep them all.
+    comes_again = values.repeats
+    if isinstance(values, ColumnSummary):
+        comes_again = values.names_come_again
+    have_letters = all(any(map(str.isalpha, text)) for text in values.first)
+    return comes_again and have_letters and len(set(values.first)) > 1
+
+
 def columns_of_ids(summaries: _Columns) -> list[str]:
     """The columns that may have the names of images, such as id, id_code and patientId."""
     columns = []
@@ -422,6 +434,8 @@ def _likely_by_values(summaries: _Columns, free: Sequence[str]) -> list[str]:
         column = free[0]
         values = summaries[column]
         is_id = not _ID_WORDS.isdisjoint(_words_in(column))
+        if _are_ids_of_classes(column, values):
+            return [column]
         if is_id or values.has_fractions or are_captions(column, values):
             return []
         if _has_decimal_commas(values):

@@ -78,6 +78,25 @@ def test_few_texts(eight: Path) -> None:
 SENTENCES = [f"a red photo with the number {number}, from above" for number in range(8)]
 
 
+@becomes(
+    "Humpback whales: CSV with Image, Id (`w_f48451c`, `new_whale`), whose ids come again",
+    "the column is named: it looks like the label",
+    "--label-column Id",
+)
+def test_ids_that_come_again(eight: Path) -> None:
+    whales = ["w_f48451c", "w_c3d896a", "new_whale", "new_whale"] * 2
+    text = "Image,Id\n" + rows(whales)
+    (said,) = assumed(pack_text(eight, "train.csv", text))
+    assert said == "labels: none, though column 'Id' looks like one (--label-column Id)"
+    pack_text(eight, "train.csv", text, label_column="Id", overwrite=True)
+    assert labels(eight) == dict(zip(NAMES, whales, strict=True))
+
+
+@pytest.mark.parametrize("ids", [[f"w_{number}" for number in range(8)], ["1", "2"] * 4])
+def test_ids_of_images_or_numbers_are_no_labels(eight: Path, ids: list[str]) -> None:
+    assert assumed(pack_text(eight, "train.csv", "Image,Id\n" + rows(ids))) == []
+
+
 @becomes("a column of captions, a row each image", "a field of texts; it is offered as no label")
 def test_captions_are_no_labels(eight: Path) -> None:
     summary = pack_text(
