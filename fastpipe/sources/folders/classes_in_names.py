@@ -1,8 +1,8 @@
 """Names of images without labels -> the assumption that they may have the classes in them.
 
 Dogs vs. Cats has cat.0.jpg and dog.0.jpg, Oxford's pets Abyssinian_100.jpg, Market-1501 the number
-of a person (0002_c1s1_000451_03.jpg), and MNIST as PNGs often 00000_7.png. See Note [labels in
-paths] of path_labels.
+of a person (0002_c1s1_000451_03.jpg), UTKFace the age (26_1_0_20170116174525125.jpg.chip.jpg), and
+MNIST as PNGs often 00000_7.png. See Note [labels in paths] of path_labels.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _ANY_IMAGE = re.compile(
 # A year, perhaps with the month: 2007_000027.jpg of VOC.
 _YEAR = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])?")
 _DATE = re.compile(r"(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12]\d|3[01])")
+# UTKFace: age, gender, race and time. Among a few images each may have an age of its own.
+_AGE_OF_FACE = re.compile(r"(?:^|/)\d{1,3}_[01]_[0-4]_20\d{12,}[.]")
 # There may be millions of images. So many show how they are called.
 _NUM_CHECKED = 4096
 _MIN_IMAGES = 4
@@ -49,6 +51,8 @@ def describe_classes_in_names(sources: Sequence[Source]) -> Iterator[Assumption]
         classes = _classes_by(pattern, paths)
         # Classes come several times. Where each image has its own, or all have one, it is no class.
         is_repeated = 1 < len(classes) <= len(paths) // 2
+        if pattern == _FIRST_NUMBER and all(map(_AGE_OF_FACE.search, paths)):
+            is_repeated = len(classes) > 1
         if is_repeated and not _are_usual(pattern, classes, paths):
             yield Assumption(
                 f"labels: none. The names of the images may have the classes "

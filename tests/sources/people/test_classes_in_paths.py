@@ -168,6 +168,25 @@ def test_classes_in_names_of_files(tmp_path: Path, pattern: str, classes: dict[s
     assert labels(tmp_path) == classes
 
 
+@becomes(
+    "UTKFace: `26_1_0_20170116174525125.jpg.chip.jpg`, whose first number is the age",
+    "no labels; the pattern that takes the age is named, also where each age comes once",
+    "--label-pattern '(?:^|/)(-?\\d{1,6})_[^/]+$'",
+)
+@pytest.mark.parametrize("ages", [[100, 1, 26, 30, 8, 61], [100, 1, 26, 26, 1, 100]])
+def test_ages_in_names_of_utkface(tmp_path: Path, ages: list[int]) -> None:
+    names = [
+        f"{age}_{number % 2}_0_2017010921330{number:04}.jpg.chip.jpg"
+        for number, age in enumerate(ages)
+    ]
+    source = photos(tmp_path / "src", *names)
+    (assumption,) = fastpipe.pack(source, tmp_path / "none").assumed
+    assert assumption.text.startswith("labels: none. The names of the images may have the classes")
+    pattern = assumption.option.removeprefix("--label-pattern '").removesuffix("'")
+    fastpipe.pack(source, tmp_path / "packed", label_pattern=pattern)
+    assert labels(tmp_path) == {name: str(age) for name, age in zip(names, ages, strict=True)}
+
+
 def test_an_image_whose_name_has_no_class_is_rejected(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "cat.0.jpg", "nothing.jpg")
     summary = fastpipe.pack(source, tmp_path / "packed", label_pattern=r"(.+)\.\d+")
