@@ -58,9 +58,10 @@ from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.path_labels import LABEL_PATTERN
 from fastpipe.sources.split_lists import is_unused_list
-from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.joined_column import picture_in_joined
+from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.listed_images import (
+    find_listing_tables,
     first_cells,
     has_only_ids,
     lists_images,
@@ -527,7 +528,8 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
     is_table = has_labels and lists_images(path, listed)
     is_mapping = path.suffix.lower() == ".json" and find_json_mapping(path) is not None
     if is_coco or is_table or is_mapping:
-        command = _pack_command(path, images)
+        image_root = _find_image_root(path, images) if is_table else images
+        command = _pack_command(path, image_root)
         if is_table:
             command += describe_options_of_table(path, listed, images)
             command += describe_options_of_training(path, images)
@@ -546,6 +548,20 @@ def _lie_in_parts(folder: Path, images: Path) -> bool:
     if folder == images or not images.is_relative_to(folder):
         return False
     return are_called_like_parts(names_in(folder, FEW).folders)
+
+
+def _find_image_root(table: Path, images: Path) -> Path:
+    """The folder of images, or one above it if the paths in a table begin there.
+
+    LLaVA has images/coco/train2017, and its JSON file has coco/train2017/000000033471.jpg.
+    """
+    for listing_table in find_listing_tables(
+        table.parent, [table.name], image_folder=images
+    ):
+        root = listing_table.image_root
+        if isinstance(root, Path) and images.is_relative_to(root):
+            return root
+    return images
 
 
 def _pack_command(annotations: Path, images: Path, *, is_folder: bool = False) -> str:

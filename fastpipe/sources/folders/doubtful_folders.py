@@ -249,6 +249,9 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
     path = root / folder
     inside = names_in(path, FEW)
     tables = find_listing_tables(root, lists)
+    if not tables:
+        # LLaVA's images are a level deeper: images/coco/train2017.
+        tables = find_listing_tables(root, lists, image_folder=path)
     # The message shows a list that names the images, if there is one.
     lists_with_images = [
         name for name in lists if _has_name_of(root / name, inside.files)
@@ -262,6 +265,8 @@ def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
             f"If the folders {first_paths(names)} are the classes or splits, pass "
             f"{readable(str(class_root))}"
         )
+        if tables:
+            remedy = f"Pass {some_tables(tables)}: it lists these images. {remedy}"
     elif tables:
         pronoun = "it" if len(tables) == 1 else "one"
         remedy = f"Pass {pronoun}: {some_tables(tables)}"

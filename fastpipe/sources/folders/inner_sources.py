@@ -9,6 +9,7 @@ from typing import NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.sample_folders import are_samples
 from fastpipe.sources.files import Names, SourcePath, names_in
+from fastpipe.sources.folders.doubtful_folders import lists_beside_images
 from fastpipe.sources.folders.folder_formats import manifest_names, possible_formats
 from fastpipe.sources.folders.folder_roles import has_pictures
 from fastpipe.sources.folders.splits import (
@@ -18,6 +19,7 @@ from fastpipe.sources.folders.splits import (
     split_folders,
 )
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
 from fastpipe.sources.tables.table_files import sort_labelled_first
 
 # A source is looked for in this many folders of a folder. Behind a URL, each folder is a request.
@@ -86,6 +88,13 @@ def refuse_inner_sources(
         if tables:
             table = readable(str(root / tables[0]))
             remedy += f"; or the table beside it, if that has the labels: {table}"
+        else:
+            # LLaVA has a JSON file of conversations beside images/coco/train2017.
+            lists = lists_beside_images(names.files)
+            listing_tables = find_listing_tables(root, lists, image_folder=inner.folder)
+            if listing_tables:
+                table = some_tables(listing_tables[:1])
+                remedy = f"Pass {table}: it lists these images. {remedy} for the images alone"
         raise PackError(
             f"{readable(str(root))} holds {contents} {inner.description}. {remedy}. --format "
             f"imagefolder takes {classes}"

@@ -83,6 +83,8 @@ def lists_images(
 
 def has_only_ids(table: SourcePath) -> bool:
     """Whether a table has two columns, the path of an image and a number of its own."""
+    if table.suffix.lower() in _JSON_ENDINGS:
+        return False  # values that are no texts are no part of the rows below
     rows = first_rows(table, encoding=None)
     if len(rows) < 2 or any(len(row) != 2 for row in rows):
         return False

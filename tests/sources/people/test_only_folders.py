@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.sources.becomes import becomes
-from support.sources.people import photos, write
+from support.sources.people import photos, values, write
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -61,6 +61,51 @@ def test_tables_in_the_folder_beside_the_images(tmp_path: Path) -> None:
     first, second = (assumed.text for assumed in packed.assumed)
     assert "all images are of the class img_align_celeba" in first
     assert f"fastpipe pack {source}/Anno/list_attr_celeba.txt DST --image-root {images}" in second
+
+
+def llava(root: Path, *folders: str) -> Path:
+    """Images in these folders of images/, and LLaVA's conversations about them."""
+    rows = []
+    for number in range(6):
+        name = f"{folders[number % len(folders)]}/00000003347{number}.jpg"
+        photos(root / "images", name)
+        turns = [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "A bus."}]
+        rows.append({"id": f"00000003347{number}", "image": name, "conversations": turns})
+    write(root / "llava_v1_5_mix665k.json", rows)
+    return root
+
+
+@becomes(
+    "LLaVA: `images/coco/train2017/`, and beside `images/` llava_v1_5_mix665k.json",
+    "refused; the JSON file is named, with the image root",
+    "the JSON file, --image-root images",
+)
+@pytest.mark.parametrize(
+    "folders", [["coco/train2017"], ["coco/train2017", "gqa/images", "vg/VG_100K"]]
+)
+def test_conversations_beside_the_folder(tmp_path: Path, folders: list[str]) -> None:
+    source = llava(tmp_path / "llava", *folders)
+    table = source / "llava_v1_5_mix665k.json"
+    with pytest.raises(
+        PackError,
+        match=rf"Pass {table}, with --image-root {source}/images: it lists these images\. ",
+    ):
+        fastpipe.pack(source, tmp_path / "none")
+    summary = fastpipe.pack(table, tmp_path / "packed", image_root=source / "images")
+    assert not summary.tally.rejected
+    assert summary.assumed == ()
+    packed = values(tmp_path, "conversations")
+    assert len(packed) == 6
+    assert packed[f"{folders[0]}/000000033470.jpg"][1]["value"] == "A bus."
+
+
+@becomes("the same, its images alone", "no labels; the command that packs the JSON file is named")
+@pytest.mark.parametrize("folder", ["coco", "coco/train2017"])
+def test_images_of_conversations(tmp_path: Path, folder: str) -> None:
+    source = llava(tmp_path / "llava", "coco/train2017")
+    text = fastpipe.pack(source / "images" / folder, tmp_path / "packed").assumed[-1].text
+    command = f"fastpipe pack {source}/llava_v1_5_mix665k.json DST --image-root {source}/images. "
+    assert f"To pack what it says: {command}" in text
 
 
 @becomes("annotations of another dataset in the folder beside it", "the names of the folders")
