@@ -66,8 +66,8 @@ def open(
         version: of a packed dataset, as `fastpipe log` counts them; None: the newest.
         classes_from: names of all classes in the order of their numbers, as `fastpipe.pack` takes
             them: a packed dataset, a source such as a folder of class folders, a text file with a
-            name on each line, or a list of names. Labels get these numbers by name: see
-            `Dataset.with_classes`. None: the classes of the dataset.
+            name on each line, a JSON file such as {"0": "cat"}, or a list of names. Labels get
+            these numbers by name: see `Dataset.with_classes`. None: the classes of the dataset.
         split: of a folder that is not packed and has the folders train, val or the like: the one to
             open, such as "train". A class has the same number in all splits. None: the folder has
             none.

@@ -161,9 +161,9 @@ def pack(
         first_label: number of the first class in YOLO's label files, or in a table whose labels are
             numbers, 0 or 1; None: 0.
         classes_from: names of all classes in the order of their numbers: a packed dataset, a source
-            such as a folder of class folders, or a text file with a name on each line; in Python
-            also a list of names. A class of `src` that is not among them is refused, one that `src`
-            lacks is kept. None: the classes of `src`.
+            such as a folder of class folders, a text file with a name on each line, or a JSON file
+            such as {"0": "cat"}; in Python also a list of names. A class of `src` that is not among
+            them is refused, one that `src` lacks is kept. None: the classes of `src`.
         separator: what stands between the classes of an image in a text, such as "|" in "cat|dog",
             for fields of the kind classes; None: what the column has, and the summary names it.
         box_format: of a table with a row for each box: what the four numbers are, as

@@ -89,8 +89,8 @@ class Writer:
         classes: names of all classes; a label is a name, or a position in this list. None: labels
             are numbers, and the classes are called after them.
         classes_from: in place of `classes`: what has the names, as `fastpipe.pack` takes it: a
-            packed dataset, a source such as a folder of class folders, or a text file with a name
-            on each line.
+            packed dataset, a source such as a folder of class folders, a text file with a name on
+            each line, or a JSON file such as {"0": "cat"}.
         **options: those of `fastpipe.pack`, without `seed`, `shuffle`, `on_progress` and those that
             say how a source is read, but with `coordinates`; None: boxes, points and masks are of
             images as stored.

@@ -13,12 +13,14 @@ from fastpipe.dataset.format.description import is_dataset, parse_info
 from fastpipe.dataset.format.fields import CLASS_KINDS, Field, read_fields
 from fastpipe.dataset.format.layout import DATASET_FILE, MAX_CLASSES
 from fastpipe.errors import ConfigError, PackError, readable
+from fastpipe.sources.annotations.numbered_names import list_numbered_names
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import SourcePath, open_binary, source_path
 from fastpipe.sources.folders.class_folders import ClassFolders
 from fastpipe.sources.folders.folder_lists import clean_class_names
 from fastpipe.sources.folders.splits import SplitChoiceError, find_split
+from fastpipe.sources.json_stream import object_entries
 from fastpipe.sources.kinds import class_folders, list_sources
 from fastpipe.sources.listing import SourceField
 from fastpipe.sources.numbered_classes import parse_numbered_names
@@ -27,7 +29,7 @@ from fastpipe.store.remote.options import RemoteOptions
 
 _EXPECTED = (
     "expected a packed dataset, a source such as a folder of class folders, a text file with a "
-    "name on each line, or a list of names"
+    'name on each line, a JSON file such as {"0": "cat"}, or a list of names'
 )
 _MAX_TEXT_BYTES = 64 << 20
 # The options that say which columns of a table have what.
@@ -76,6 +78,8 @@ def class_names(
         raise ConfigError(f"{option}: it does not exist; {_EXPECTED}{hint}")
     if path.is_dir() and is_dataset(path):
         names = _names_in_dataset(path)
+    elif path.name.lower().endswith(".json") and _has_numbered_names(path):
+        names = _names_in_json(path, option)
     elif path.is_dir() or format_of(path.name) is not None:
         names = _names_in_source(path, options)
     else:
@@ -193,6 +197,37 @@ def _names_of_fields(
         if field.names and field.kind in CLASS_KINDS:
             names_of_fields.append((field.name, field.names))
     return tuple(names_of_fields)
+
+
+def _has_numbered_names(path: SourcePath) -> bool:
+    """Whether a file is a JSON object such as {"0": "cat"}, by its first entry."""
+    try:
+        name, index, value = next(object_entries(path))
+    except (PackError, StopIteration):
+        return False  # it is JSON of another kind
+    return index < 0 and name.isdecimal() and isinstance(value, str)
+
+
+def _names_in_json(path: SourcePath, option: str) -> ClassNames:
+    """The names in a JSON object of numbers, as texts, and names.
+
+    Names are those of labels if their numbers are all from 0 on, and else of the values of masks.
+    """
+    names: dict[int, str] = {}
+    for number, index, name in object_entries(path):
+        is_numbered = index < 0 and number.isdecimal() and isinstance(name, str)
+        if not is_numbered or not name.strip() or int(number) >= MAX_CLASSES:
+            raise ConfigError(
+                f"{option}: expected numbers and names of classes, such as "
+                f'{{"0": "cat"}}, got {number!r:.60}: {name!r:.60}'
+            )
+        if int(number) in names:
+            raise ConfigError(f"{option}: the number {number} stands there twice")
+        names[int(number)] = name.strip()
+    values = list_numbered_names(names)
+    if "" not in values and len(set(values)) == len(values):
+        return ClassNames(check_names(values, option))
+    return ClassNames((), values=values)
 
 
 def _names_in_text_file(path: SourcePath, option: str) -> ClassNames:

@@ -157,8 +157,9 @@ ClassesFrom = Annotated[
     typer.Option(
         metavar="NAMES",
         help="Where the names of all classes are, in the order of their numbers: a packed dataset, "
-        "a source such as a folder of class folders, or a text file with a name on each line. A "
-        "class of SRC that is not among them is refused; one that SRC lacks is kept.",
+        "a source such as a folder of class folders, a text file with a name on each line, or a "
+        'JSON file such as {"0": "cat"}. A class of SRC that is not among them is refused; one '
+        "that SRC lacks is kept.",
         show_default="the classes of SRC",
         rich_help_panel=LABELS,
     ),

@@ -73,6 +73,43 @@ def test_class_folders_by_name(tmp_path: Path, train: Path, names: str) -> None:
     assert (unpacked.classes, labels(unpacked)) == (NAMES, {"ant": 0, "cow": 2})
 
 
+@becomes(
+    'Cassava: CSV with image_id, label; label_num_to_disease_map.json: `{"0": "Bacterial Blight"}`',
+    "the names of the numbers",
+    "`--classes-from label_num_to_disease_map.json`",
+)
+def test_names_in_a_json_object(tmp_path: Path) -> None:
+    picture(tmp_path / "src/10.jpg")
+    picture(tmp_path / "src/20.jpg")
+    table = tmp_path / "src/train.csv"
+    table.write_text("image_id,label\n10.jpg,2\n20.jpg,0\n")
+    file = tmp_path / "src/label_num_to_disease_map.json"
+    file.write_text(json.dumps({"2": "Healthy", "0": "Blight (CBB)", "1": "Brown Streak"}))
+    fastpipe.pack(table, tmp_path / "dst", classes_from=file)
+    data = fastpipe.open(tmp_path / "dst")
+    assert data.classes == ["Blight (CBB)", "Brown Streak", "Healthy"]
+    assert labels(data) == {"10": 2, "20": 0}
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"0": "ant", "one": "bee"}, "expected numbers and names of classes.*got 'one': 'bee'"),
+        ({"0": "ant", "1": 5}, "expected numbers and names of classes.*got '1': 5"),
+        ({"0": "ant", "00": "bee"}, "the number 00 stands there twice"),
+        ({"1": "ant", "2": "bee"}, "it has no names of labels"),
+    ],
+)
+def test_a_json_object_of_other_values_is_refused(
+    tmp_path: Path, names: dict[str, Any], message: str
+) -> None:
+    source = folders(tmp_path / "src", ["0", "1"])
+    file = tmp_path / "names.json"
+    file.write_text(json.dumps(names))
+    with pytest.raises((ConfigError, PackError), match=message):
+        fastpipe.pack(source, tmp_path / "dst", classes_from=file)
+
+
 @becomes("a class that is not among the names of `--classes-from`", "refused, with its name")
 def test_a_class_that_is_not_named_is_refused(tmp_path: Path, train: Path) -> None:
     source = folders(tmp_path / "val", ["ant", "dog"])
