@@ -77,7 +77,9 @@ class EpochIterator:
                 raise StopIteration
             newer = self._epochs.find_newer(self._prefetcher)
             if newer is not None:
-                programs.warn_interleaved(self._prefetcher.start.epoch, newer.start.epoch)
+                programs.warn_interleaved(
+                    self._prefetcher.start.epoch, newer.start.epoch
+                )
             # The part of this call in which the loop was held back because the device is behind.
             held_before_s = stats.held_s
             try:
