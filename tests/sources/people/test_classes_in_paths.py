@@ -171,7 +171,7 @@ def test_classes_in_names_of_files(tmp_path: Path, pattern: str, classes: dict[s
 @becomes(
     "UTKFace: `26_1_0_20170116174525125.jpg.chip.jpg`, whose first number is the age",
     "no labels; the pattern that takes the age is named, also where each age comes once",
-    "--label-pattern '(?:^|/)(-?\\d{1,6})_[^/]+$'",
+    "`--label-pattern '(?:^|/)(-?\\d{1,6})_[^/]+$'`",
 )
 @pytest.mark.parametrize("ages", [[100, 1, 26, 30, 8, 61], [100, 1, 26, 26, 1, 100]])
 def test_ages_in_names_of_utkface(tmp_path: Path, ages: list[int]) -> None:
