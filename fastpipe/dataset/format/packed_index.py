@@ -117,7 +117,7 @@ class PackedIndex(Index):
         next_number = info.get("next_shard")
         if not isinstance(next_number, int):
             return
-        name = shard_name(next_number)
+        name = shard_name(max(next_number, len(self.shards)))
         is_at_work = (self.folder / WORK_FOLDER).exists()
         if is_at_work or not (self.folder / name).exists():
             return
