@@ -15,13 +15,14 @@ from torch.nn import functional
 
 from fastpipe.device.augment import pixels
 
-# The weights of red, green and blue in grey: ITU-R 601-2 luma, as in torchvision.
+Weights = tuple[float, float, float]  # of red, green and blue in grey
+# ITU-R 601-2 luma, as in torchvision.
 _GREY_WEIGHTS = (0.2989, 0.587, 0.114)
 _BELOW_1 = 1 - 2**-24  # the greatest float32 below 1
 _LANES = 32  # threads of a GPU that run in step
 
 
-def grey(images: Tensor, weights: tuple[float, float, float] = _GREY_WEIGHTS) -> Tensor:
+def grey(images: Tensor, weights: Weights = _GREY_WEIGHTS) -> Tensor:
     """(n, c, height, width) -> (n, 1, height, width), by weights of red, green and blue."""
     if images.shape[1] == 1:
         return images
@@ -33,31 +34,35 @@ def grey(images: Tensor, weights: tuple[float, float, float] = _GREY_WEIGHTS) ->
     return luma[:, None]
 
 
-def grayscale(images: Tensor) -> Tensor:
+def grayscale(images: Tensor, weights: Weights = _GREY_WEIGHTS) -> Tensor:
     """Grey, in as many channels as before."""
-    return images.copy_(grey(images))
+    return images.copy_(grey(images, weights))
 
 
 def brightness(images: Tensor, factors: Tensor) -> Tensor:
     """0: black, 1: as it is."""
-    return images.mul_(_per_image(factors)).clamp_(0, 1)
+    return images.mul_(per_image(factors)).clamp_(0, 1)
 
 
-def contrast(images: Tensor, factors: Tensor) -> Tensor:
+def contrast(
+    images: Tensor, factors: Tensor, weights: Weights = _GREY_WEIGHTS
+) -> Tensor:
     """0: the image's mean grey, 1: as it is."""
     # factor * image + (1 - factor) * mean, with a mean (n, 1, 1, 1).
-    mean = grey(images.mean((2, 3), keepdim=True))
-    mean.mul_(_per_image(1 - factors))
-    images.mul_(_per_image(factors))
+    mean = grey(images.mean((2, 3), keepdim=True), weights)
+    mean.mul_(per_image(1 - factors))
+    images.mul_(per_image(factors))
     images.add_(mean)
     return images.clamp_(0, 1)
 
 
-def saturation(images: Tensor, factors: Tensor) -> Tensor:
+def saturation(
+    images: Tensor, factors: Tensor, weights: Weights = _GREY_WEIGHTS
+) -> Tensor:
     """0: grey, 1: as it is."""
     if images.shape[1] == 1:
         return images
-    torch.lerp(grey(images), images, _per_image(factors), out=images)
+    torch.lerp(grey(images, weights), images, per_image(factors), out=images)
     return images.clamp_(0, 1)
 
 
@@ -114,7 +119,7 @@ def _hue_position(red: Tensor, green: Tensor, blue: Tensor, span: Tensor) -> Ten
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
     """Leaves as many tones as so many bits can tell apart."""
-    levels = _per_image(torch.exp2(bits))
+    levels = per_image(torch.exp2(bits))
     # floor(1.0 * levels) would be one tone too many.
     images.clamp_max_(_BELOW_1)
     images.mul_(levels).floor_()
@@ -125,7 +130,7 @@ def solarize(images: Tensor, thresholds: Tensor) -> Tensor:
     """Inverts all values from the threshold up."""
     # 1 from the threshold up, else 0, as float32.
     above = torch.empty_like(images)
-    torch.ge(images, _per_image(thresholds), out=above)
+    torch.ge(images, per_image(thresholds), out=above)
     return images.sub_(above).abs_()  # exactly x or 1 - x
 
 
@@ -142,7 +147,7 @@ def sharpness(images: Tensor, factors: Tensor) -> Tensor:
         # lerp with the mean of all nine, whose share of a blurred pixel is 9 / 13.
         share = torch.rsub(factors, 9 / 13, alpha=9 / 13)
         means = functional.avg_pool2d(images, kernel_size=3, stride=1)
-        inner.lerp_(means, _per_image(share))
+        inner.lerp_(means, per_image(share))
         return images.clamp_(0, 1)
     # The sums of three neighbours in a column, and then of three such sums in a row: nine pixels
     # by four additions.
@@ -155,7 +160,7 @@ def sharpness(images: Tensor, factors: Tensor) -> Tensor:
     blurred.add_(inner, alpha=4).div_(13)
     # inner + (1 - factor) * (blurred - inner), in the memory of both.
     difference = blurred.sub_(inner)
-    difference.mul_(1 - _per_image(factors))
+    difference.mul_(1 - per_image(factors))
     inner.add_(difference)
     return images.clamp_(0, 1)
 
@@ -328,6 +333,6 @@ def _by_convolution(
     return blurred.view(count, channels, height, width)
 
 
-def _per_image(values: Tensor) -> Tensor:
+def per_image(values: Tensor) -> Tensor:
     """(n,) -> (n, 1, 1, 1)."""
     return values[:, None, None, None]

@@ -78,7 +78,8 @@ def _ordered(
         for position in order:
             name = names[position]
             if name not in neutral:
-                images = steps[name](images, parameters[name])
+                factors = _move(parameters[name], images)
+                images = steps[name](images, factors)
         return images
 
     return jitter
@@ -90,40 +91,33 @@ def _by_factor(name: str, change: Callable[[Tensor, Tensor], Tensor]) -> Formula
     def carry_out(
         images: Tensor, parameters: Parameters, neutral: Collection[str]
     ) -> Tensor:
+        images.clamp_(0, 1)
         if name in neutral:
-            return images.clamp_(0, 1)
-        return change(images.clamp_(0, 1), parameters[name])
+            return images
+        factors = _move(parameters[name], images)
+        return change(images, factors)
 
     return carry_out
 
 
-def _grey(images: Tensor) -> Tensor:
-    """(n, 1, height, width)."""
-    return effects.grey(images, _GREY_WEIGHTS)
+def _move(parameter: Tensor, images: Tensor) -> Tensor:
+    """(n,) on the images' device, in their dtype."""
+    return parameter.to(images.device, images.dtype)
 
 
 def _add(images: Tensor, factors: Tensor) -> Tensor:
     """Brightness of RandomBrightness and ColorJiggle: adds the factor minus 1."""
-    return images.add_(_per_image(factors, images) - 1).clamp_(0, 1)
-
-
-def _multiply(images: Tensor, factors: Tensor) -> Tensor:
-    """Brightness of ColorJitter, contrast of RandomContrast and ColorJiggle."""
-    return images.mul_(_per_image(factors, images)).clamp_(0, 1)
+    return images.add_(effects.per_image(factors - 1)).clamp_(0, 1)
 
 
 def _contrast_to_mean(images: Tensor, factors: Tensor) -> Tensor:
     """Contrast of ColorJitter: away from the image's mean grey."""
-    factors = _per_image(factors, images)
-    mean = _grey(images.mean((2, 3), keepdim=True))
-    images.mul_(factors).add_(mean * (1 - factors))
-    return images.clamp_(0, 1)
+    return effects.contrast(images, factors, _GREY_WEIGHTS)
 
 
 def _saturate_from_grey(images: Tensor, factors: Tensor) -> Tensor:
     """Saturation of ColorJitter: away from grey."""
-    torch.lerp(_grey(images), images, _per_image(factors, images), out=images)
-    return images.clamp_(0, 1)
+    return effects.saturation(images, factors, _GREY_WEIGHTS)
 
 
 def _saturate_in_hsv(images: Tensor, factors: Tensor) -> Tensor:
@@ -132,52 +126,44 @@ def _saturate_in_hsv(images: Tensor, factors: Tensor) -> Tensor:
     least = images.amin(1, keepdim=True)
     span = most - least
     saturation = span / (most + 1e-8)
-    saturation.mul_(_per_image(factors, images)).clamp_(0, 1)
+    saturation.mul_(effects.per_image(factors)).clamp_(0, 1)
     new_span = saturation.mul_(most)
-    scale = new_span / span.clamp_min_(
-        1e-12
-    )  # of grey, whose span is 0, nothing is left to scale
+    # Grey has a span of 0, and nothing is left to scale.
+    scale = new_span / span.clamp_min_(1e-12)
     images.sub_(least).mul_(scale)
     return images.add_(most.sub_(new_span)).clamp_(0, 1)
-
-
-def _turn_hue(images: Tensor, factors: Tensor) -> Tensor:
-    return effects.hue(images, factors.to(images.device, images.dtype))
 
 
 def _grayscale(
     images: Tensor, parameters: Parameters, neutral: Collection[str]
 ) -> Tensor:
-    return images.copy_(_grey(images))
+    return effects.grayscale(images, _GREY_WEIGHTS)
 
 
 def _gamma(images: Tensor, parameters: Parameters, neutral: Collection[str]) -> Tensor:
-    images.clamp_(0, 1).pow_(_per_image(parameters["gamma_factor"], images))
-    return images.mul_(_per_image(parameters["gain_factor"], images)).clamp_(0, 1)
-
-
-def _per_image(factors: Tensor, images: Tensor) -> Tensor:
-    """(n,) -> (n, 1, 1, 1), on the images' device."""
-    return factors.to(images.device, images.dtype)[:, None, None, None]
+    gamma = _move(parameters["gamma_factor"], images)
+    gain = _move(parameters["gain_factor"], images)
+    images.clamp_(0, 1).pow_(effects.per_image(gamma))
+    return images.mul_(effects.per_image(gain)).clamp_(0, 1)
 
 
 _JITTER_STEPS = {
-    "brightness_factor": _multiply,
+    "brightness_factor": effects.brightness,
     "contrast_factor": _contrast_to_mean,
     "saturation_factor": _saturate_from_grey,
-    "hue_factor": _turn_hue,
+    "hue_factor": effects.hue,
 }
 _JIGGLE_STEPS = {
     "brightness_factor": _add,
-    "contrast_factor": _multiply,
+    "contrast_factor": effects.brightness,  # multiplies, too
     "saturation_factor": _saturate_in_hsv,
-    "hue_factor": _turn_hue,
+    "hue_factor": effects.hue,
 }
 _FORMULAS: dict[str, Formula] = {
     "RandomBrightness": _by_factor("brightness_factor", _add),
-    "RandomContrast": _by_factor("contrast_factor", _multiply),
+    "RandomContrast": _by_factor("contrast_factor", effects.brightness),
     "RandomSaturation": _by_factor("saturation_factor", _saturate_in_hsv),
-    "RandomHue": _by_factor("hue_factor", _turn_hue),
+    "RandomHue": _by_factor("hue_factor", effects.hue),
     "RandomGamma": _gamma,
     "RandomGrayscale": _grayscale,
 }
