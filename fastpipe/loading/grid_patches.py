@@ -49,9 +49,10 @@ def sampling_of_grid(recipe: Recipe, options: dict[str, Any]) -> Sampling:
         ids = np.arange(start, stop, dtype=np.int64)
         if recipe.shuffle:
             ids = content.ids_at(ids)  # in the reading order
-        columns_and_rows = grid.counts(picture_sizes(content, ids), recipe.size)
-        counts[start:stop] = columns_and_rows.prod(axis=1)
-        has_image = has_images(content.index.records_of(content.numbers(ids)))
-        counts[start:stop][~has_image] = 1
+        records = content.records_of(ids)
+        columns_and_rows = grid.counts(picture_sizes(records), recipe.size)
+        patch_counts = columns_and_rows.prod(axis=1)
+        # A sample without an image has one row of zeros.
+        counts[start:stop] = np.where(has_images(records), patch_counts, 1)
     identity = {"grid": [*recipe.size, *steps]}
     return Sampling(picks=(GridPatches(counts),), identity=identity)

@@ -73,6 +73,10 @@ class Content:
         """(n,) ids -> (n,) numbers in the index."""
         return ids if self.samples is None else self.samples[ids]
 
+    def records_of(self, ids: Int64s) -> Records:
+        """(n,) index records as they stand, not checked: for the sizes of images."""
+        return self.index.records_of(self.numbers(ids))
+
     def read(self, ids: Int64s) -> Records:
         """(n,) checked index records, with the dataset's labels."""
         records = self.index.read(self.numbers(ids))

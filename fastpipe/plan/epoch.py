@@ -325,7 +325,8 @@ class EpochPlan:
         """
         crop = self.recipe.crop
         if isinstance(crop, Buckets):
-            pictures = picture_sizes(self._content, ids)
+            records = self._content.records_of(ids)
+            pictures = picture_sizes(records)
             row_sizes = crop.row_sizes(pictures)
             size = crop.shape(row_sizes)
         else:
@@ -473,7 +474,7 @@ def _grouping_of(
 
     def pictures(sequence: int, start: int, stop: int) -> Int64s:
         ids = orders[sequence].take(start, stop).ids
-        pictures = picture_sizes(content, ids)
+        pictures = picture_sizes(content.records_of(ids))
         check_covered(buckets, pictures, partial(_name_of, content, ids))
         return pictures
 
@@ -512,8 +513,7 @@ def check_image_sizes(recipe: Recipe) -> None:
 
     widths, heights = _sides(records)
     if buckets is not None:
-        pictures = np.stack([widths, heights], axis=1)
-        check_covered(buckets, pictures, partial(_name_of, content, ids))
+        check_covered(buckets, picture_sizes(records), partial(_name_of, content, ids))
     sizes: tuple[Size, ...] = (recipe.size,)
     if recipe.sizes is not None and recipe.sizes.choices:
         sizes = recipe.sizes.choices
@@ -549,9 +549,8 @@ def _ids_of(recipe: Recipe, epoch: int, share: int, number: int) -> Ids:
     return pick_ids
 
 
-def picture_sizes(content: Content, ids: Int64s) -> Int64s:
+def picture_sizes(records: Records) -> Int64s:
     """(n, 2) widths and heights of the images of samples."""
-    records = content.index.records_of(content.numbers(ids))
     widths, heights = _sides(records)
     return np.stack([widths, heights], axis=1)
 
