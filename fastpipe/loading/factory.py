@@ -122,8 +122,8 @@ def loader(
             of the epoch's number that returns one, the same for the same epoch. Or "bucket" or
             fastpipe.Buckets(...): whole images in batches of similar shape; `image_sizes` and
             `pixel_mask` of a batch say which pixels are padding; with fit="cover" images are cut
-            instead. Or fastpipe.Native(...): whole
-            images, each at a size of its own: images are then a list of tensors.
+            instead. Or fastpipe.Native(...): whole images, each at a size of its own: images are
+            then a list of tensors.
         size_choices: sizes of which each batch has one, selected by the seed, the same on all
             ranks.
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only. False:

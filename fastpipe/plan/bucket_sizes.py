@@ -47,11 +47,12 @@ def nearest_sizes(sizes: Int64s, pictures: Int64s) -> Int64s:
     picture_ratios = pictures[:, 0] / pictures[:, 1]
     nearest_ratios = np.searchsorted(limits, picture_ratios)
     positions: Int64s = begins[nearest_ratios]
+    ratio_of_picture = unique_ratios[nearest_ratios]
     # A larger size of the same ratio takes the place of a smaller one if the image covers it.
     is_larger = np.ones(len(sizes), dtype=np.bool_)
     is_larger[begins] = False
     for position in np.flatnonzero(is_larger).tolist():
-        has_ratio = unique_ratios[nearest_ratios] == ratios[position]
+        has_ratio = ratio_of_picture == ratios[position]
         covers = covers_size(pictures, sizes[position])
         positions[has_ratio & covers] = position
     return positions

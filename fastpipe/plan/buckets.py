@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -39,16 +40,16 @@ class Buckets(PaddedCrop):
     high and as wide as its largest image, rounded up to a multiple of `size_divisible`.
 
     fit="cover" has no padding, as the training of diffusion models wants it. Batches have the
-    listed `sizes` (see `no_upscale`). Each image is resized until it just covers the size whose shape is nearest
-    to its own, and what is over is cut off. "crop_box" and "original_size" in fields= say which
-    part of which image a row shows. A few images lie between two shapes, at most one batch for each
-    size in some hundred batches: there all get the size that most of them have.
+    listed `sizes` (see `no_upscale`). Each image is resized until it just covers the size whose
+    shape is nearest to its own, and what is over is cut off. "crop_box" and "original_size" in
+    fields= say which part of which image a row shows. A few images lie between two shapes, at most
+    one batch for each size in some hundred batches: there all get the size that most of them have.
 
     Args:
-        area: pixels of each resized image; sides are rounded down. With fit="cover" it makes
-            the sizes: for each width that is a multiple of `size_divisible` the largest such height
-            within the area, and the same turned. None: 224 * 224, unless
-            `min_size` or `sizes` is given.
+        area: pixels of each resized image; sides are rounded down. With fit="cover" it makes the
+            sizes: for each width that is a multiple of `size_divisible` the largest such height
+            within the area, and the same turned. None: 224 * 224, unless `min_size` or `sizes` is
+            given.
         min_size: instead of the area: length of the shorter side in pixels, as in torchvision's
             detection models.
         max_size: longest side in pixels; an image that would be longer becomes smaller. None: with
@@ -202,7 +203,7 @@ class Buckets(PaddedCrop):
     def listed_sizes(self) -> tuple[Size, ...]:
         """The sizes that batches can have, (height, width); empty: they follow from the images."""
         if self.sizes is not None:
-            return tuple(parse_size(size, "sizes") for size in self.sizes)
+            return cast(tuple[Size, ...], self.sizes)  # _set_sizes has parsed them
         if not self.covers:
             return ()
         assert self.area is not None
@@ -252,10 +253,8 @@ class Buckets(PaddedCrop):
             return sizes[nearest_covered_sizes(sizes, pictures)]
         return sizes[nearest_sizes(sizes, pictures)]
 
-    def can_show(self, pictures: Int64s) -> Bools:
-        """(n,) whether each image, (n, 2), has a row that `no_upscale` allows."""
-        if not self.no_upscale:
-            return np.ones(len(pictures), dtype=np.bool_)
+    def covers_listed(self, pictures: Int64s) -> Bools:
+        """(n,) whether each image, (n, 2), covers a listed size without being enlarged."""
         return covers_any(self._sizes_by_ratio, pictures)
 
     def resized(self, widths: Int64s, heights: Int64s) -> Int64s:

@@ -361,7 +361,7 @@ def check_covered(
     """
     if not buckets.no_upscale:
         return
-    too_small = np.flatnonzero(~buckets.can_show(pictures))
+    too_small = np.flatnonzero(~buckets.covers_listed(pictures))
     if not len(too_small):
         return
     first = int(too_small[0])
