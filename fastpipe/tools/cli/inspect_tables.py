@@ -115,8 +115,12 @@ def _class_table(
     rest = [number for _, number in classes[_MAX_CLASSES:]]
     if rest:
         name = f"... {len(rest):,} more"
-        range_of_counts = f"{min(rest):,} to {max(rest):,} each"
-        table.add_row(name, range_of_counts)
+        least = min(rest)
+        most = max(rest)
+        counts = f"{least:,} each"
+        if most > least:
+            counts = f"{least:,} to {most:,} each"
+        table.add_row(name, counts)
     # A title of the table itself would break at the table's width.
     return Group(Text(title), table)
 

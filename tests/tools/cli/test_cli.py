@@ -131,6 +131,25 @@ def test_inspect(packed: Path, tmp_path: Path) -> None:
     assert "exclude each other" in failed(2, "inspect", packed, "--sheet", "x.png", "--no-sheet")
 
 
+@pytest.mark.parametrize(("extra_images", "expected"), [(0, "1 each"), (2, "1 to 3 each")])
+def test_inspect_counts_the_classes_without_a_line_together(
+    extra_images: int, expected: str, tmp_path: Path
+) -> None:
+    """The last class has one image, and as many more."""
+    image = jpeg_bytes((8, 8))
+    for number in range(25):
+        folder = tmp_path / "source" / f"class{number:02}"
+        folder.mkdir(parents=True)
+        images = 1
+        if number == 24:
+            images += extra_images
+        for image_number in range(images):
+            (folder / f"{image_number}.jpg").write_bytes(image)
+    pack(tmp_path / "source", tmp_path / "packed")
+    text = succeeded("inspect", tmp_path / "packed", "--no-sheet")
+    assert re.search(rf"\.\.\. 5 more +{expected} *\n", text)
+
+
 def test_inspect_draws_to_a_file_named_after_the_dataset(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
