@@ -205,14 +205,20 @@ def _pair_by_roles(root: SourcePath, names: Names) -> list[FolderPair]:
     """
     images_of_split: dict[str, list[str]] = {}
     masks_of_split: dict[str, list[str]] = {}
+    others: list[str] = []
     for name in names.folders:
         split = meaning_of_split(name)
         if is_called_mask(name):
             masks_of_split.setdefault(split, []).append(name)
         elif is_called_image(name):
             images_of_split.setdefault(split, []).append(name)
-        elif find_label_kind(root / name) == "masks":
-            return []
+        else:
+            others.append(name)
+    # Most folders have no such names, and then none of them is listed.
+    if not masks_of_split or not images_of_split:
+        return []
+    if any(find_label_kind(root / name) == "masks" for name in others):
+        return []
     pairs: list[FolderPair] = []
     for split, masks in masks_of_split.items():
         images = images_of_split.get(split, [])
