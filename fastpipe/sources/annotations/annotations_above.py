@@ -46,7 +46,7 @@ from fastpipe.sources.folders.folder_roles import (
     has_pictures,
     is_called_target,
 )
-from fastpipe.sources.folders.labelled import find_pairs
+from fastpipe.sources.folders.labelled import pair_by_roles
 from fastpipe.sources.folders.splits import (
     FEW,
     are_called_like_parts,
@@ -262,16 +262,13 @@ def _folders_between(inner: Path, outer: Path) -> list[Path]:
 def _find_pairs(above: Path, names: Names, images: _Images) -> Iterator[_Annotations]:
     """The folders of labels or masks that belong to the folder of the images."""
     pairs: list[FolderPair] = []
+    folder_pairs = pair_folders(above, names)
     # MVTec AD and Penn-Fudan have masks in folders that only the format masks pairs. Where class
     # folders have the labels, masks beside them that do not follow MVTec are one more thing.
-    if images.have_labels:
-        other_pairs = find_defect_pairs(above, names)
-    else:
-        other_pairs = find_pairs("masks", above, names)
-    other_pairs = [pair for pair in other_pairs if pair.images != above]
-    for pair in [*pair_folders(above, names), *other_pairs]:
-        if pair in pairs:
-            continue
+    mask_pairs = find_defect_pairs(above, names)
+    if not mask_pairs and not folder_pairs and not images.have_labels:
+        mask_pairs = pair_by_roles(above, names)
+    for pair in [*folder_pairs, *mask_pairs]:
         if pair.kind and images.root.is_relative_to(str(pair.images)):
             pairs.append(pair)
     # Packing refuses a folder with several kinds of labels, unless the user names one.

@@ -68,7 +68,7 @@ def labelled_formats(
         return ["yolo"]
     if find_defect_pairs(root, names):
         return ["masks"]
-    pairs = pair_folders(root, names) or _pair_by_roles(root, names)
+    pairs = pair_folders(root, names) or pair_by_roles(root, names)
     if not pairs:
         if is_flat_voc(names):
             return ["voc"]
@@ -197,7 +197,7 @@ def _choose_masks(
     return pair
 
 
-def _pair_by_roles(root: SourcePath, names: Names) -> list[FolderPair]:
+def pair_by_roles(root: SourcePath, names: Names) -> list[FolderPair]:
     """Pairs of folders by a word in their names: PNGImages and PedMasks, Training_Input and
     Training_GroundTruth.
 
@@ -243,7 +243,7 @@ def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderP
     # Pairs of the format come first; pairs whose folders of labels are empty may be of any format.
     all_pairs = pair_folders(root, names)
     if not all_pairs and format_name == "masks":
-        all_pairs = _pair_by_roles(root, names)
+        all_pairs = pair_by_roles(root, names)
     pairs = [pair for pair in all_pairs if pair.kind == format_name]
     if not pairs:
         pairs = [pair for pair in all_pairs if not pair.kind]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from support.sources.people import assumed, photos, write
 
 import fastpipe
 from fastpipe.errors import PackError
+from fastpipe.sources.kinds import list_sources
 
 YOLO = "0 0.5 0.5 0.2 0.2\n"
 KITTI = "Car 0.00 0 1.55 4.0 4.0 12.0 12.0 1.57 1.73 4.15 1.65 1.73 46.70 -1.59\n"
@@ -440,3 +442,21 @@ def test_a_table_of_labels_above_class_folders_is_still_named(tmp_path: Path) ->
     assert "though /labels.csv has the names of these images" in saying(
         tmp_path, tmp_path / "photos"
     )
+
+
+def test_folders_beside_images_are_not_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos(tmp_path / "images_of_mine", "a.jpg", "b.jpg")
+    photos(tmp_path / "other/deep", "c.jpg")
+    scandir = os.scandir
+    listed: list[str] = []
+
+    def noted(path: str | os.PathLike[str]) -> Any:
+        listed.append(os.fspath(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    list_sources(tmp_path / "images_of_mine", 0)
+    assert str(tmp_path) in listed
+    assert str(tmp_path / "other/deep") not in listed
