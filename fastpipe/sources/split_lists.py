@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.tools import cub
 from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, names_in, open_binary, shared_folders
 from fastpipe.sources.folders.splits import (
@@ -55,15 +56,12 @@ _CALLED_SPLITS = re.compile(r"split|partition|fold|subset", re.IGNORECASE)
 # testImages.txt: `split_in_path` needs a character between words.
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NUMBER_OF_SPLIT = re.compile(r"[0-9]")
-# Of CUB: a number and the path of the image on each line.
-_PATHS_OF_NUMBERS = "images.txt"
-_BOXES_OF_NUMBERS = "bounding_boxes.txt"
 _NUMBER_OF_IMAGE = re.compile(r"[0-9a-fA-F-]+")
-# How datasets number their splits, by the name of the file. In CUB's, 1 is is_training_image.
+# How datasets number their splits, by the name of the file.
 _CUB_SPLITS = re.compile(r"train[-_]test[-_]split.*", re.IGNORECASE)
 _CELEBA_SPLITS = re.compile(r"list_eval_partition.*", re.IGNORECASE)
 _MEANINGS: tuple[tuple[re.Pattern[str], Mapping[str, str]], ...] = (
-    (_CUB_SPLITS, {"1": "train", "0": "test"}),
+    (_CUB_SPLITS, cub.SPLIT_OF_FLAG),
     (_CELEBA_SPLITS, {"0": "train", "1": "val", "2": "test"}),
 )
 # Where datasets keep their splits beside the folders of images and annotations: Eval of CelebA.
@@ -262,7 +260,7 @@ def _assume_unread_boxes(list_of_splits: Path) -> list[Assumption]:
     """Says that the boxes of CUB, by the numbers of images, lie beside its splits and are not read,
     and how to pack them.
     """
-    boxes = list_of_splits.parent / _BOXES_OF_NUMBERS
+    boxes = list_of_splits.parent / cub.BOXES
     if not boxes.is_file() or not _read_paths_of_numbers(list_of_splits, None):
         return []
     return [
@@ -509,7 +507,7 @@ def _without_count(lines: list[str]) -> list[str]:
 
 def _read_paths_of_numbers(file: SourcePath, encoding: str | None) -> dict[str, str]:
     """Number -> path of the image, as images.txt of CUB has them beside a list; else empty."""
-    numbered = file.parent / _PATHS_OF_NUMBERS
+    numbered = file.parent / cub.PATHS
     if not isinstance(numbered, Path) or not numbered.is_file():
         return {}
     paths = {}

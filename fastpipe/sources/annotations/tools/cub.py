@@ -28,7 +28,8 @@ SPLITS = "train_test_split.txt"
 FILES = (BOXES, CLASSES, LABELS, PATHS, SPLITS)
 
 _LINE = re.compile(r"[0-9a-fA-F-]+(?: +-?[0-9.]+){4}")
-_SPLIT_OF_FLAG = {"1": "train", "0": "test"}
+# In train_test_split.txt: is_training_image.
+SPLIT_OF_FLAG = {"1": "train", "0": "test"}
 _ONLY_CLASS = "object"
 _WITHOUT_CLASS = (
     f"images that {LABELS} gives no class, or that are not in a folder of one: {{}}; the class of "
@@ -53,7 +54,7 @@ def parse(path: Path) -> Iterator[AnnotatedImage]:
     flag_of_id = _read_pairs(folder / SPLITS)
     for image_id, numbers in _read_pairs(path).items():
         image = AnnotatedImage(path_of_id.get(image_id, ""))
-        image.split = _SPLIT_OF_FLAG.get(flag_of_id.get(image_id, ""), "")
+        image.split = SPLIT_OF_FLAG.get(flag_of_id.get(image_id, ""), "")
         if not image.path:
             image.reject(f"{PATHS} has no path of the id {readable(image_id)}")
         name = class_of_id.get(image_id) or PurePosixPath(image.path).parent.name
