@@ -123,14 +123,17 @@ def find_empty_classes(
     labels_of_sidecars: set[int] = set()
     labels_of_images: set[int] = set()
     for source in sources:
+        # There may be millions of images, and few classes.
+        if source.label in labels_of_images:
+            continue
         if is_sidecar(source.path):
             labels_of_sidecars.add(source.label)
         else:
             labels_of_images.add(source.label)
     empty_labels = labels_of_sidecars - labels_of_images - {NO_LABEL}
-    return (
-        [_assume_empty_classes(classes, sorted(empty_labels))] if empty_labels else []
-    )
+    if not empty_labels:
+        return []
+    return [_assume_empty_classes(classes, sorted(empty_labels))]
 
 
 def _assume_empty_classes(

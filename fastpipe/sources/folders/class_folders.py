@@ -210,8 +210,9 @@ def _assume_all_splits(
     # The folders in the root that have images, in the order of their names.
     folders = set[str]()
     for source in sources:
-        if "/" in source.path and not is_sidecar(source.path):
-            folders.add(source.path.partition("/")[0])
+        folder, slash, _ = source.path.partition("/")
+        if slash and folder not in folders and not is_sidecar(source.path):
+            folders.add(folder)
     names = sorted(folders)
     names_in_parts = set[str]()
     for by_split in find_split_parts(names):

@@ -34,9 +34,10 @@ def assume_no_pairs(
     # Folders that are called by numbers are classes, and no pictures of pairs: 00000 of GTSRB.
     if all(name.isdigit() for name in classes):
         return []
+    if not 2 <= len(classes) <= _MAX_FOLDERS:
+        return []
     counts = Counter(source.label for source in sources)
-    has_few_folders = 2 <= len(classes) <= _MAX_FOLDERS
-    if not has_few_folders or NO_LABEL in counts or len(counts) != len(classes):
+    if NO_LABEL in counts or len(counts) != len(classes):
         return []
     count = counts[0]
     if count < _MIN_PICTURES or any(other != count for other in counts.values()):
