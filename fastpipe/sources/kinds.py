@@ -354,11 +354,15 @@ def _other_numbers_in_training(
 
 def _folder_of_images(listing: Listing) -> SourcePath:
     """The innermost folder that has all images of a listing."""
-    paths = [source.file_path.split("/")[:-1] for source in listing.sources]
-    folder = listing.root
-    for name in paths[0][: count_shared(paths)] if paths else ():
-        folder = folder / name
-    return folder
+    # There may be millions of images, and few folders.
+    folders = {source.file_path.rpartition("/")[0] for source in listing.sources}
+    if not folders or "" in folders:
+        return listing.root
+    paths = [folder.split("/") for folder in folders]
+    shared_folder = listing.root
+    for name in paths[0][: count_shared(paths)]:
+        shared_folder = shared_folder / name
+    return shared_folder
 
 
 def _other_numbers_beside(
