@@ -161,10 +161,8 @@ def known_columns(schema: pa.Schema) -> dict[str, Known]:
         name = type_name(column.type)
         if name in ("int", "text", "bool"):
             columns[column.name] = Known()
-        elif name == "list":
-            item_type = storage_type(column.type).value_type
-            if type_name(item_type) == "text":
-                columns[column.name] = Known(are_lists=True)
+        elif has_text_lists(column.type):
+            columns[column.name] = Known(are_lists=True)
     return columns
 
 
@@ -285,6 +283,12 @@ def _has_picture_lists(data_type: pa.DataType) -> bool:
     """Whether the values are lists of pictures, as Hugging Face's List(Image) is stored."""
     data_type = storage_type(data_type)
     return type_name(data_type) == "list" and type_name(data_type.value_type) == "file"
+
+
+def has_text_lists(data_type: pa.DataType) -> bool:
+    """Whether the values are lists of texts."""
+    data_type = storage_type(data_type)
+    return type_name(data_type) == "list" and type_name(data_type.value_type) == "text"
 
 
 def _is_json(data_type: pa.DataType) -> bool:

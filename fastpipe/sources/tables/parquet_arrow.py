@@ -21,7 +21,7 @@ from fastpipe.errors import PackError, in_one_line, readable
 from fastpipe.sources.files import SourcePath, open_regular, state_or_problem
 from fastpipe.sources.listing import Group
 from fastpipe.sources.tables.arrow_cells import plain_column
-from fastpipe.sources.tables.arrow_columns import storage_type, type_name
+from fastpipe.sources.tables.arrow_columns import has_text_lists, type_name
 
 # A row group may be a whole file, so it is read in pieces. These are held in memory.
 _BUFFER_BYTES = 1 << 20
@@ -124,10 +124,7 @@ class TableFile(ABC):
         return type_name(self.schema.field(column).type) == "text"
 
     def holds_lists_of_texts(self, column: str) -> bool:
-        list_type = storage_type(self.schema.field(column).type)
-        if type_name(list_type) != "list":
-            return False
-        return type_name(list_type.value_type) == "text"
+        return has_text_lists(self.schema.field(column).type)
 
     def is_replaced(self) -> bool:
         """Whether there is another file at its path now.
