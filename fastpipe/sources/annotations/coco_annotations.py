@@ -9,7 +9,7 @@ import json
 import re
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from fastpipe.dataset.format.layout import MAX_CLASSES
@@ -120,7 +120,7 @@ class Annotations:
         for file_index in range(len(paths)):
             self._read(file_index)
         self._notes.flush()
-        sizes = self._sizes_of_images()
+        sizes = self._sizes_of(self._box_check.image_ids)
         self._box_check.raise_if_not_coco(paths[0], sizes)
         self.doubt_of_boxes = self._box_check.describe_doubt(sizes)
         if not self.images:
@@ -135,11 +135,12 @@ class Annotations:
         """The names of the categories by id; "" where there is no category of an id."""
         return list_numbered_names(self.categories)
 
-    def _sizes_of_images(self) -> dict[Id, tuple[int, int]]:
+    def _sizes_of(self, image_ids: Iterable[Any]) -> dict[Id, tuple[int, int]]:
         """Width and height of images by their ids, where the files say them."""
         sizes: dict[Id, tuple[int, int]] = {}
-        for image_id, row in self.images.items():
-            if row.size is not None:
+        for image_id in image_ids:
+            row = self.images.get(image_id)
+            if row is not None and row.size is not None:
                 sizes[image_id] = row.size
         return sizes
 

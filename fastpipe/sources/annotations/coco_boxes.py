@@ -15,8 +15,6 @@ _MAX_CHECKED_BOXES = 1000
 _AREA_TOLERANCE = 0.001  # relative: tools round areas
 # COCO's own boxes end up to this far outside their image, so no message mentions it.
 _ROUNDING_PIXELS = 0.1
-
-
 # Boxes over the edge of their image are not rare, but not most of the boxes of a dataset.
 _MIN_CORNER_SHARE = 0.5
 # Fewer boxes over the edge leave it open what all are, and the user is told if there are so many.
@@ -30,7 +28,7 @@ class _CheckedBox(NamedTuple):
     """The bbox of an annotation, as it stands in the file, and the id of its image."""
 
     numbers: Sequence[float]
-    image_id: object
+    image_id: Any
 
 
 class BoxCheck:
@@ -69,6 +67,11 @@ class BoxCheck:
         self._corner_count += form == "corners"
         self._side_count += form == "sides"
 
+    @property
+    def image_ids(self) -> set[Any]:
+        """The ids of the images of the boxes."""
+        return {box.image_id for box in self._boxes}
+
     def raise_if_not_coco(
         self, path: SourcePath, sizes: Mapping[Any, tuple[int, int]]
     ) -> None:
@@ -89,8 +92,7 @@ class BoxCheck:
         if self._corner_count > min_count and not self._side_count:
             raise PackError(
                 f"{boxes} looks like {_CORNERS}, because the area or the polygon is that of these "
-                f"corners; "
-                f"{expected}"
+                f"corners; {expected}"
             )
         if self._share_count == box_count:
             raise PackError(
