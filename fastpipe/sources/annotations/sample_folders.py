@@ -41,12 +41,15 @@ def _is_sample(folder: SourcePath) -> bool:
     num_images = 0
     num_masks = 0
     for name in names_in(folder, FEW).folders:
-        pictures = list(filter(is_picture, names_in(folder / name, FEW).files))
         if is_called_images(name):
-            num_images += len(pictures)
+            num_images += _count_pictures(folder / name)
         elif is_called_masks(name):
-            num_masks += len(pictures)
+            num_masks += _count_pictures(folder / name)
     return num_images == 1 and num_masks > 0
+
+
+def _count_pictures(folder: SourcePath) -> int:
+    return sum(map(is_picture, names_in(folder, FEW).files))
 
 
 def list_sample_folders(root: SourcePath) -> Listing:

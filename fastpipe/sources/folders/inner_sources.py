@@ -69,16 +69,16 @@ def refuse_inner_sources(
                 f"--split {first_split} packs one of the splits {first_paths(parts[0])}, in which a "
                 f"class has the same number; or pass {readable(str(inner.folder))} alone"
             )
-        siblings = names_in(inner.folder.parent, FEW).folders
-        if inner.description.endswith(_OF_MASKS) and len(siblings) > 1:
+        parent = inner.folder.parent
+        names_in_parent = names_in(parent, FEW)
+        if inner.description.endswith(_OF_MASKS) and len(names_in_parent.folders) > 1:
             # DSB 2018 has a folder for each sample, with its image and a mask for each nucleus.
-            parent = inner.folder.parent
             remedy = (
                 f"If each folder in {readable(str(parent))} is a sample, list images "
                 "and masks in a CSV file (--field mask=COLUMN:mask), or write the samples with "
                 "fastpipe.Writer"
             )
-            if are_samples(parent, names_in(parent)):
+            if are_samples(parent, names_in_parent):
                 remedy = (
                     f"If each folder in {readable(str(parent))} is a sample with a mask for each "
                     f"object, pass {readable(str(parent))} with --format masks"
