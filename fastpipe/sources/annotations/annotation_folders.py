@@ -168,10 +168,10 @@ def find_label_kind(folder: SourcePath) -> str:
     """The kind of labels in a folder, by its first files: "yolo", "voc" or "masks"; or ""."""
     for path in _first_files(folder, _MAX_LEVELS):
         ending = PurePosixPath(path).suffix[1:].lower()
-        kind = _KIND_OF_ENDING.get(ending, "")
         # Stanford Dogs has its annotations in files without an ending.
         if not ending and is_voc(folder / path):
-            kind = "voc"
+            return "voc"
+        kind = _KIND_OF_ENDING.get(ending, "")
         if kind == "yolo" and not _is_yolo(folder / path):
             continue
         if kind == "voc" and reader_of(folder / path):
