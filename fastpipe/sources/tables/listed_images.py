@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,12 @@ from fastpipe.sources.tables.joined_column import picture_in_joined
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.table_files import sort_labelled_first
 from fastpipe.sources.tables.table_text import LISTS, SPACES, TextForm, detect_text_form
-from fastpipe.sources.tables.text_rows import csv_rows, json_array_rows, json_rows
+from fastpipe.sources.tables.text_rows import (
+    csv_rows,
+    detect_json_layout,
+    json_array_rows,
+    json_rows,
+)
 
 _ROWS_READ = 20
 # Comments may stand before the rows of a list.
@@ -295,7 +299,7 @@ def _read_first_cells(
 ) -> list[Mapping[str, str]]:
     """The texts in each of the first rows of a table, by column. Raises OSError or PackError."""
     rows: Iterator[Row]
-    if form is None and _is_json_array(table, encoding):
+    if form is None and detect_json_layout(table, encoding) == "array":
         rows = json_array_rows(table, encoding)
     elif form is None:
         rows = json_rows(table, encoding)
@@ -309,13 +313,6 @@ def _read_first_cells(
                 texts[column] = value
         cells_of_rows.append(texts)
     return cells_of_rows
-
-
-def _is_json_array(table: SourcePath, encoding: str | None) -> bool:
-    """Whether a file of JSON is one list, and has no object a line. Raises OSError or PackError."""
-    with open_binary(table) as file:
-        start = open_as_utf8(file, encoding, str(table)).read(_HEAD_BYTES)
-    return start.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
 
 
 def _first_lines(

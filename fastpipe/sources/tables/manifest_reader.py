@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.encodings import open_as_utf8
-from fastpipe.sources.files import SourcePath, open_unchanged
+from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.headless_lists import find_headless_list
@@ -26,12 +23,15 @@ from fastpipe.sources.tables.synset_strings import COLUMNS as SYNSET_COLUMNS
 from fastpipe.sources.tables.synset_strings import has_synsets, rows_with_synsets
 from fastpipe.sources.tables.table_text import LISTS, TextForm, detect_text_form
 from fastpipe.sources.tables.tables import read_metadata_rows
-from fastpipe.sources.tables.text_rows import csv_rows, json_array_rows, json_rows
+from fastpipe.sources.tables.text_rows import (
+    csv_rows,
+    detect_json_layout,
+    json_array_rows,
+    json_rows,
+)
 
 # Files of metadata, as Hugging Face's ImageFolder names them.
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
-
-_HEAD_BYTES = 1 << 16
 
 
 class RowReader(NamedTuple):
@@ -94,25 +94,3 @@ def _choose_text_reader(
         assumed = [*form.assumed, assume_split(joined)]
         return RowReader(partial(split_joined, read_rows, joined), assumed)
     return RowReader(read_rows, list(form.assumed))
-
-
-def detect_json_layout(path: SourcePath, encoding: str | None = None) -> str:
-    """Detects what a .json file is: an "array" of objects, "lines" with an object each, or one
-    "object". Files with other endings are "lines". Raises OSError or PackError.
-    """
-    if path.suffix.lower() != ".json":
-        return "lines"
-    with open_unchanged(path) as file:
-        head = open_as_utf8(file, encoding, str(path)).read(_HEAD_BYTES)
-    head = head.removeprefix(codecs.BOM_UTF8).lstrip()
-    if head.startswith(b"["):
-        return "array"
-    first_line, _, rest = head.partition(b"\n")
-    try:
-        first_record: Any = json.loads(first_line)
-    except (ValueError, RecursionError):
-        return "object"
-    # One object in one line, or over several lines, is the file of another format, such as COCO.
-    if isinstance(first_record, dict) and rest.lstrip().startswith(b"{"):
-        return "lines"
-    return "object"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,8 @@ from fastpipe.sources.tables.table_text import SPACES, TextForm
 
 MOST_LINE_BYTES = 16 << 20
 MOST_COLUMNS = 640
+# So much of a JSON file shows its layout.
+_HEAD_BYTES = 1 << 16
 _LINE_TOO_LONG = f"expected at most {MOST_LINE_BYTES:,} bytes in a line"
 _BACKSLASH_QUOTE = '\\"'
 # NUL, and bytes that are not UTF-8, as "surrogateescape" decodes them.
@@ -168,6 +171,28 @@ def _csv_row(where: str, columns: list[str], cells: list[str]) -> Row:
 
 def _describe_byte(damage: re.Match[str]) -> str:
     return f"a byte {ord(damage[0]) & 0xFF:#04x}"
+
+
+def detect_json_layout(path: SourcePath, encoding: str | None = None) -> str:
+    """Detects what a .json file is: an "array" of objects, "lines" with an object each, or one
+    "object". Files with other endings are "lines". Raises OSError or PackError.
+    """
+    if path.suffix.lower() != ".json":
+        return "lines"
+    with open_unchanged(path) as file:
+        head = open_as_utf8(file, encoding, str(path)).read(_HEAD_BYTES)
+    head = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    if head.startswith(b"["):
+        return "array"
+    first_line, _, rest = head.partition(b"\n")
+    try:
+        first_record: Any = json.loads(first_line)
+    except (ValueError, RecursionError):
+        return "object"
+    # One object in one line, or over several lines, is the file of another format, such as COCO.
+    if isinstance(first_record, dict) and rest.lstrip().startswith(b"{"):
+        return "lines"
+    return "object"
 
 
 def json_array_rows(path: SourcePath, encoding: str | None = None) -> Iterator[Row]:
