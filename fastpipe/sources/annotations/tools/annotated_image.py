@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Box = tuple[float, float, float, float]
+_SIDES = ("left", "top", "width", "height")
 
 
 @dataclass
@@ -182,6 +183,11 @@ def box_of_size(values: Sequence[object]) -> Box:
             f"expected a width and height of 0 or more, got {values!r:.60}"
         )
     return (left, top, left + width, top + height)
+
+
+def box_of_sides(entries: Mapping[str, Any]) -> Box:
+    """A box from the entries left, top, width and height."""
+    return box_of_size([entries.get(side) for side in _SIDES])
 
 
 def box_around(points: Iterable[Sequence[object]]) -> Box:

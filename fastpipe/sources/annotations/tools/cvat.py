@@ -15,7 +15,7 @@ from fastpipe.sources.annotations.tools.annotated_image import (
     box_around,
     box_around_ellipse,
     box_around_rotated,
-    box_of_size,
+    box_of_sides,
     class_name,
     corners,
     image_size,
@@ -88,9 +88,7 @@ def _box_of(image: AnnotatedImage, shape: ElementTree.Element) -> Box:
         return box_around_ellipse((x, y), (radius_x, radius_y), degrees)
     if shape.tag == "mask":
         image.around["masks"] += 1
-        return box_of_size(
-            [shape.get(name) for name in ("left", "top", "width", "height")]
-        )
+        return box_of_sides(shape.attrib)
     if shape.tag == "skeleton":
         image.around["skeletons"] += 1
         points = []

@@ -12,13 +12,11 @@ from typing import Any
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
     add_objects,
-    box_of_size,
+    box_of_sides,
     image_size,
     list_of,
     object_of,
 )
-
-_SIDES = ("left", "top", "width", "height")
 
 
 def parse(line: object) -> Iterator[AnnotatedImage]:
@@ -56,4 +54,4 @@ def _add_object(image: AnnotatedImage, entry: Mapping[str, Any]) -> None:
         ] += 1
         return
     sides = object_of(box, "bounding_box")
-    image.add(box_of_size([sides.get(side) for side in _SIDES]), entry.get("name"))
+    image.add(box_of_sides(sides), entry.get("name"))

@@ -14,7 +14,7 @@ from typing import Any
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
     add_objects,
-    box_of_size,
+    box_of_sides,
     number,
     object_of,
 )
@@ -23,7 +23,6 @@ FILE_NAME = re.compile(r"digit_?struct.*\.json", re.IGNORECASE)
 _LABEL_OF_ZERO = 10
 # By number, so that the numbers are the labels of the file. No digit has the number 0.
 CLASSES = ("none", *map(str, range(1, _LABEL_OF_ZERO)), "0")
-_SIDES = ("left", "top", "width", "height")
 _ZEROS = (
     "digits with the label 10: {}; in SVHN it is the digit 0. The classes keep the numbers of the "
     "file: number 10 is called 0, and number 0 is of no digit"
@@ -47,4 +46,4 @@ def _add_digit(image: AnnotatedImage, digit: Mapping[str, Any]) -> None:
     if label == _LABEL_OF_ZERO:
         image.remarks[_ZEROS] += 1
     image.remarks[_CUT] += 1
-    image.add(box_of_size([digit.get(side) for side in _SIDES]), CLASSES[int(label)])
+    image.add(box_of_sides(digit), CLASSES[int(label)])
