@@ -19,7 +19,7 @@ from fastpipe.sources.file_formats import format_of
 from fastpipe.sources.files import SourcePath, open_binary, source_path
 from fastpipe.sources.folders.class_folders import ClassFolders
 from fastpipe.sources.folders.folder_lists import clean_class_names
-from fastpipe.sources.folders.splits import SplitChoiceError, find_split
+from fastpipe.sources.folders.splits import SplitChoiceError, training_or_first
 from fastpipe.sources.json_stream import object_entries
 from fastpipe.sources.kinds import class_folders, list_sources
 from fastpipe.sources.listing import SourceField
@@ -179,11 +179,9 @@ def _names_in_split(path: SourcePath, options: SourceOptions) -> ClassNames:
     try:
         listing = list_sources(path, 0, shuffle=False, options=options, is_pattern=True)
     except SplitChoiceError as error:
-        names = error.split_names
-        training = find_split("train", names) or next(iter(names), None)
-        if training is None:
+        if not error.split_names:
             raise
-        options = replace(options, split=training)
+        options = replace(options, split=training_or_first(error.split_names))
         listing = list_sources(path, 0, shuffle=False, options=options, is_pattern=True)
     return ClassNames(tuple(listing.classes), _names_of_fields(listing.fields))
 

@@ -44,6 +44,7 @@ from fastpipe.sources.folders.splits import (
     first_paths,
     meaning_of_split,
     split_of_name,
+    training_or_first,
 )
 from fastpipe.sources.folders.unread_names import describe_unread
 from fastpipe.sources.listing import Assumption, Listing, Source
@@ -217,7 +218,7 @@ def _assume_all_splits(
     names_in_parts = set[str]()
     for by_split in find_split_parts(names):
         names_in_parts.update(by_split.values())
-        split = "train" if "train" in by_split else next(iter(by_split))
+        split = training_or_first(by_split)
         yield Assumption(
             f"split: none; the images of {first_paths(sorted(by_split.values()))}, which are called "
             "like splits, are packed together",

@@ -27,6 +27,7 @@ from fastpipe.sources.folders.splits import (
     find_split_parts,
     first_paths,
     split_folders,
+    training_or_first,
     words_in,
 )
 
@@ -108,7 +109,7 @@ def refuse_split_parts(root: SourcePath, folders: Sequence[str]) -> None:
     See Note [roles of folders].
     """
     for by_split in find_split_parts(folders):
-        split = "train" if "train" in by_split else next(iter(by_split))
+        split = training_or_first(by_split)
         raise PackError(
             f"{readable(str(root))} has the folders {first_paths(by_split.values())}, "
             f"which are called like splits, so they are no classes. Pass one of them: "

@@ -299,6 +299,12 @@ def find_split(requested: str, splits: Iterable[str]) -> str | None:
     return candidates[0]
 
 
+def training_or_first(splits: Iterable[str]) -> str:
+    """The split of training, or the first one if none or several are. There is one at least."""
+    names = list(splits)
+    return find_split("train", names) or names[0]
+
+
 def choose_split(
     root: SourcePath,
     requested: str | None,
