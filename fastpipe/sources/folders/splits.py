@@ -150,13 +150,18 @@ def find_training(images: Path) -> Path | None:
     """
     for folder in (images, *images.parents):
         split = split_of_name(folder.name)
+        if split is None:
+            continue
         if split == "train":
             return None
-        if split is not None:
-            for name in names_in(folder.parent, FEW).folders:
-                if split_of_name(name) == "train":
-                    return folder.parent / name
-            return None
+        try:
+            names = names_in(folder.parent, FEW).folders
+        except PackError:
+            return None  # a folder above may be closed to the user
+        for name in names:
+            if split_of_name(name) == "train":
+                return folder.parent / name
+        return None
     return None
 
 

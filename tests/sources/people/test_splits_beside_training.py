@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.programs.cli_run import succeeded
 from support.sources.becomes import becomes
+from support.sources.listed import refuse_to_list
 from support.sources.people import assumed, labels, photos, write
 
 import fastpipe
@@ -115,3 +116,14 @@ def test_folder_of_train_for_the_ground_truth(tmp_path: Path) -> None:
     write(source / "devkit/data/ILSVRC2012_validation_ground_truth.txt", "3\n2\n3\n2\n")
     (text,) = assumed(fastpipe.pack(source / "val", tmp_path / "images"))
     assert f" or with the folder of train, which is {source / 'train'}. " in text
+
+
+def test_a_closed_folder_above_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A user may be called dev, and the folder of all users may be closed.
+    folder = tmp_path / "users/dev/flowers"
+    photos(folder / "daisy", "1.jpg")
+    photos(folder / "rose", "2.jpg")
+    refuse_to_list(tmp_path / "users", monkeypatch)
+    assert assumed(fastpipe.pack(folder, tmp_path / "packed")) == []
