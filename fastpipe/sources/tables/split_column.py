@@ -129,9 +129,11 @@ def find_value_as_split(
     For a table in which nothing else says splits: the values may be any texts, such as A and B.
     """
     for column, values in summaries.items():
+        if not _is_called_split(column):
+            continue
         names = {value.lower(): value for value in sorted(values.texts)}
         chosen = find_split(split, names.values())
-        if chosen is not None and _is_called_split(column):
+        if chosen is not None:
             return SplitColumn(column, names, chosen)
     return None
 
