@@ -91,12 +91,15 @@ class Journal:
         """The plan of an unfinished pack; None if there is none."""
         return _parse_object(_read_if_present(self.store, PLAN_FILE))
 
-    def begin(self, plan: dict[str, Any]) -> None:
-        """Writes the plan. Shards of an earlier pack stay as long as they fit."""
+    def begin(self, plan: dict[str, Any]) -> bytes:
+        """Writes the plan, and returns its bytes. Shards of an earlier pack stay as long as they
+        fit.
+        """
         old = _read_if_present(self.store, PLAN_FILE)
-        data = json.dumps(plan, sort_keys=True).encode()
+        data = _encode_plan(plan)
         if data != old and not self.store.swap(PLAN_FILE, data, old):
             raise in_use_error(self.store, PLAN_FILE, "has changed meanwhile")
+        return data
 
     def begin_writer(self, plan: dict[str, Any], *, overwrite: bool) -> None:
         """As `begin`, of a Writer. Note [one Writer at a time]"""
@@ -106,8 +109,7 @@ class Journal:
         numbered = {**plan, "writer": uuid.uuid4().hex}
         if overwrite:
             self._replaced_dataset = _read_if_present(self.store, DATASET_FILE)
-        self.begin(numbered)
-        self._plan_of_writer = json.dumps(numbered, sort_keys=True).encode()
+        self._plan_of_writer = self.begin(numbered)
 
     def check_only_writer(self) -> None:
         """Raises PackError if another program has begun to write here. Note [one Writer at a time]
@@ -133,9 +135,7 @@ class Journal:
         # that has ended. A bucket has no lock.
         is_folder = isinstance(self.store.place, Path)
         can_replace = old_plan is None or ("grows" in old_plan and is_folder)
-        if can_replace and self.store.swap(
-            PLAN_FILE, json.dumps(plan, sort_keys=True).encode(), old
-        ):
+        if can_replace and self.store.swap(PLAN_FILE, _encode_plan(plan), old):
             return True
 
         command = (self.plan() or {}).get("command", "fastpipe pack")
@@ -277,6 +277,10 @@ def _read_if_present(store: Store, name: str) -> bytes | None:
         return store.read(name)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
+
+
+def _encode_plan(plan: dict[str, Any]) -> bytes:
+    return json.dumps(plan, sort_keys=True).encode()
 
 
 def _parse_object(data: bytes | None) -> dict[str, Any] | None:
