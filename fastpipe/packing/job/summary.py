@@ -74,13 +74,14 @@ def publish(
     started: float,
 ) -> Summary:
     """Makes a dataset of finished shards. `started` is when the pack began, monotonic."""
-    journal.check_only_writer()
     entries = Entries(shards.entries)
     if not entries:
+        journal.check_only_writer()
         # Nothing is worth keeping: the next run, with the cause mended, begins anew.
         journal.clear()
         raise _nothing_packed_error(facts, entries.tally)
-    # If no shard had to be made, the old dataset has not been removed yet.
+    # If no shard had to be made, the old dataset has not been removed yet. This also looks for
+    # another Writer.
     journal.remove_old_dataset()
     journal.check_shards(entries)
     journal.remove_stale(entries)
