@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -180,11 +180,10 @@ def pack_options(
     encode = {name: others.pop(name) for name in _ENCODE_OPTIONS & others.keys()}
     if storage_options is not None or read_timeout != READ_TIMEOUT_S:
         others["remote"] = remote_options(None, 0, storage_options, read_timeout)
+    source = parse_source_options(**others)
     if classes_from is not None:
-        source_options = parse_source_options(**others)
-        others["classes"] = class_names(
-            classes_from, source_options.remote, source_options
-        )
+        classes = class_names(classes_from, source.remote, source)
+        source = replace(source, classes=classes)
 
     encode["background"] = parse_background(encode.get("background"))
     encode["apply_exif"] = choice("exif", exif, CHOICES["exif"]) == "apply"
@@ -196,7 +195,7 @@ def pack_options(
         pack["spool"] = place
     return PackOptions(
         EncodeOptions(**encode),
-        source=parse_source_options(**others),
+        source=source,
         shard_size=size_bytes("shard_size", shard_size),
         fail_fast=choice("on_error", on_error, CHOICES["on_error"]) == "fail",
         **pack,
