@@ -48,7 +48,7 @@ from fastpipe.store.remote.objects import Answer, Objects, ShardError
 from fastpipe.store.remote.options import BUCKETS, RemoteOptions
 from fastpipe.store.remote.reader import Reader
 from fastpipe.store.remote.requests import request_thread
-from fastpipe.store.remote.retry import ATTEMPTS
+from fastpipe.store.remote.retry import ATTEMPTS, failure_of
 
 _NAMES_OF_TARS = re.compile(r"[{}*]|\.tar(\.gz)?$")
 _GZIP = b"\x1f\x8b"
@@ -192,22 +192,20 @@ class RemoteIndex(PackedIndex):
             request = self._objects.fetch(name, 0, None, check=check)
             answer = self._objects.wait(request)
         except DatasetError as problem:
-            if not isinstance(problem.__cause__, FileNotFoundError):
+            cause = problem.__cause__
+            if not isinstance(cause, FileNotFoundError):
                 raise
-            raise DatasetError(self._describe_missing(problem.__cause__)) from problem
+            if failure_of(cause).kind == "bucket":
+                raise  # it says so already
+            raise DatasetError(self._describe_missing()) from problem
         data = bytes(answer.data)
         if info is None:
             # The bytes stay wrong: this raises the error.
             info = _checked(str(self.url / name), data)
         return data, info
 
-    def _describe_missing(self, answer: BaseException) -> str:
-        """The message if there is no dataset.json. `answer` is the error with the server's answer."""
-        if "NoSuchBucket" in str(answer):
-            return (
-                f"{self.url}: there is no such bucket (HTTP 404, NoSuchBucket). Check its name in the "
-                "URL, and the endpoint and the region"
-            )
+    def _describe_missing(self) -> str:
+        """The message if there is no dataset.json."""
         text = f"{self.url} holds no packed dataset: expected {DATASET_FILE} there, got HTTP 404. "
         if _NAMES_OF_TARS.search(self.url):
             return text + (

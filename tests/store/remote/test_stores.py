@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.remote.cases import digests
-from support.remote.range_server import RangeServer
+from support.remote.range_server import Fault, RangeServer
 from support.remote.s3 import KEYS, environment
 
 import fastpipe
@@ -72,6 +72,15 @@ def test_an_endpoint_with_the_name_of_the_bucket(clouds: Path, open_remote: Load
         words = r"/pictures ends with the bucket's name, .*: leave the name out of the endpoint"
         with pytest.raises(DatasetError, match=words):
             open_remote("s3://pictures/deep/train", storage_options=options)
+
+
+def test_a_bucket_that_does_not_exist(clouds: Path, open_remote: Loaders) -> None:
+    body = b"<Error><Code>NoSuchBucket</Code></Error>"
+    with RangeServer(clouds) as server:
+        server.fault = lambda _: Fault(status=404, body=body)
+        words = r"^s3://pictures/deep/.* after 1 attempt .*There is no such bucket: check its name"
+        with pytest.raises(DatasetError, match=words):
+            open_remote("s3://pictures/deep/train", storage_options=CLOUDS["s3"](server.url))
 
 
 def test_credentials_of_the_environment(
