@@ -161,8 +161,7 @@ def pack_table(
         # Of a source whose annotations are all rejected, no box is left that has a class.
         names_with_values = []
         for name in fields_with_classes:
-            box_counts_of_field = (boxes or {}).get(name)
-            if box_counts_of_field is None or box_counts_of_field.boxes:
+            if name not in counts_of_boxes or counts_of_boxes[name].boxes:
                 names_with_values.append(name)
         if names_with_values:
             text += f"; their classes are in {', '.join(names_with_values)}"
