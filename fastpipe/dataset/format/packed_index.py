@@ -118,8 +118,7 @@ class PackedIndex(Index):
         if not isinstance(next_number, int):
             return
         name = shard_name(max(next_number, len(self.shards)))
-        is_at_work = (self.folder / WORK_FOLDER).exists()
-        if is_at_work or not (self.folder / name).exists():
+        if not (self.folder / name).exists() or (self.folder / WORK_FOLDER).exists():
             return
         _LOG.warning(
             "%s is no shard of this dataset, and is not read. To add samples: fastpipe add SRC %s",
