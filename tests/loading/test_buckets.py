@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from support.batches.asked_fields import asked
 from support.datasets.packed import damage
-from support.pictures.drawn import smooth_noise
+from support.datasets.shapes import write_shapes
 
 import fastpipe
 from fastpipe.errors import ConfigError
@@ -48,22 +48,7 @@ KINDS = {
 @pytest.fixture(scope="module")
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures of nine shapes with a box, a point and a mask each."""
-    folder = tmp_path_factory.mktemp("shapes") / "data"
-    fields = {"boxes": "boxes", "mask": "mask", "points": "keypoints"}
-    with fastpipe.Writer(folder, fields=fields, classes=["a", "b"]) as writer:
-        for number in range(COUNT):
-            width, height = SIZES[number % len(SIZES)]
-            x, y = width // 4, height // 3
-            mask = np.zeros((height, width), dtype=np.uint8)
-            mask[y : y + height // 2, x : x + width // 2] = 1 + number % 5
-            writer.add(
-                smooth_noise(width, height, seed=number),
-                label=number % 2,
-                boxes={"boxes": [(x, y, x + width // 2, y + height // 2)], "labels": [number % 5]},
-                points=[[(x, y, 2)]],
-                mask=mask,
-            )
-    return folder
+    return write_shapes(tmp_path_factory.mktemp("shapes") / "data", SIZES, COUNT)
 
 
 def opened(data: fastpipe.Dataset | Path, batch_size: int = 4, **options: Any) -> fastpipe.Loader:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.pictures.drawn import smooth_noise
+from support.datasets.shapes import write_shapes
 
 import fastpipe
 from fastpipe.errors import ConfigError
@@ -27,22 +27,7 @@ SIZE = fastpipe.Buckets(sizes=SIZES, fit="cover")
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures of eight shapes with a box, a mask and a list of pictures each."""
     folder = tmp_path_factory.mktemp("shapes") / "data"
-    fields = {"boxes": "boxes", "mask": "mask", "pages": "images"}
-    with fastpipe.Writer(folder, fields=fields, classes=["a", "b"]) as writer:
-        for number in range(COUNT):
-            width, height = SHAPES[number % len(SHAPES)]
-            mask = np.zeros((height, width), dtype=np.uint8)
-            mask[height // 4 : height // 2, width // 4 : width // 2] = 1 + number % 5
-            box = (width // 4, height // 4, width // 2, height // 2)
-            page = smooth_noise(30 + number % 50, 60, seed=number)
-            writer.add(
-                smooth_noise(width, height, seed=number),
-                label=number % 2,
-                boxes={"boxes": [box], "labels": [number % 5]},
-                mask=mask,
-                pages=[page] * (number % 3),
-            )
-    return folder
+    return write_shapes(folder, SHAPES, COUNT, with_pages=True)
 
 
 def batches_of(data: Path, batch_size: int = 8, **options: Any) -> list[Any]:
