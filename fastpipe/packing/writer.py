@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -178,9 +177,9 @@ class Writer:
             self._open = stack.pop_all()
         self._num_finished_shards = len(series.entries)
         self._keys = Keys()
-        # By field of classes: lists so far, and those of them that are 0 and 1.
-        self._num_class_lists: Counter[str] = Counter()
-        self._num_flag_lists: Counter[str] = Counter()
+        # By field of classes, as long as all of its lists are 0 and 1: how many there are.
+        class_fields = [name for name, kind in self._kinds.items() if kind == "classes"]
+        self._num_flag_lists = dict.fromkeys(class_fields, 0)
         self._failed: BaseException | None = None
         return self
 
@@ -314,16 +313,19 @@ class Writer:
 
     def _look_for_flags(self, fields: Mapping[str, object]) -> None:
         """Counts lists of classes that may be a zero or a one for each of two classes."""
-        for name, kind in self._kinds.items():
+        for name in list(self._num_flag_lists):
             value = fields.get(name)
-            if kind == "classes" and value is not None:
-                self._num_class_lists[name] += 1
-                self._num_flag_lists[name] += is_zero_and_one(value)
+            if value is None:
+                continue
+            if is_zero_and_one(value):
+                self._num_flag_lists[name] += 1
+            else:
+                del self._num_flag_lists[name]
 
     def _log_flags(self) -> None:
         """Says if each list of a field of classes is 0 and 1: then each sample has both classes."""
-        for name, count in self._num_class_lists.items():
-            if count >= _LEAST_LISTS and self._num_flag_lists[name] == count:
+        for name, count in self._num_flag_lists.items():
+            if count >= _LEAST_LISTS:
                 _LOG.warning(
                     "%s: field %s: every sample has the classes 0 and 1, for all of its %d lists are "
                     "[0, 1] or [1, 0]. A list has the numbers of a sample's classes, and not a zero or "
