@@ -177,6 +177,29 @@ def _read_objects(
         yield mask_of_png(data)
 
 
+def _read_mask(
+    listing: Listing,
+    field: SourceField,
+    value: dict[str, Any],
+    mtimes_ns: list[int],
+    size: Size,
+) -> NDArray[Any] | bytes:
+    """A mask of numbers, or a PNG of it, from shapes or files that the listing has noted."""
+    if "shapes" in value:
+        return draw_shapes(value["shapes"], *size, field.run_order or COLUMNS)
+    if "objects" in value:
+        return number_objects(_read_objects(listing, value["objects"], mtimes_ns))
+    data = _read_named(listing, value, *mtimes_ns)
+    if field.colours:
+        numbers = field.numbers or range(len(field.colours))
+        return colour_mask.numbers_of_colours(data, field.colours, numbers)
+    if "segments" in value:
+        return colour_mask.classes_of_segments(data, value["segments"])
+    if field.has_two_levels and data.startswith(JPEG_START):
+        return read_two_levels(data)
+    return mask_file.as_png(data)
+
+
 def _read_noted(
     listing: Listing, field: SourceField, value: Any, mtimes_ns: list[int], size: Size
 ) -> Any:
@@ -191,21 +214,9 @@ def _read_noted(
     if field.kind in PICTURE_KINDS or (field.kind in ARRAY_KINDS and names_file):
         if value is None:
             return None
-        if field.kind == "mask" and "shapes" in value:
-            return draw_shapes(value["shapes"], *size, field.run_order or COLUMNS)
-        if field.kind == "mask" and "objects" in value:
-            return number_objects(_read_objects(listing, value["objects"], mtimes_ns))
-        data = _read_named(listing, value, *mtimes_ns)
-        if field.kind == "mask" and field.colours:
-            numbers = field.numbers or range(len(field.colours))
-            return colour_mask.numbers_of_colours(data, field.colours, numbers)
-        if field.kind == "mask" and "segments" in value:
-            return colour_mask.classes_of_segments(data, value["segments"])
-        if field.has_two_levels and data.startswith(JPEG_START):
-            return read_two_levels(data)
         if field.kind == "mask":
-            return mask_file.as_png(data)
-        return data
+            return _read_mask(listing, field, value, mtimes_ns, size)
+        return _read_named(listing, value, *mtimes_ns)
 
     # YOLO has boxes and points as shares of the image's width and height.
     width, height = size
