@@ -74,6 +74,7 @@ struct RowWorker::GiveBack {
 void RowWorker::Crop::give_back() {
   resizer.give_back();
   padder.give_back();
+  patch_writer.give_back();
 }
 
 // Which part of the picture is needed, at which scale: 1, or a smaller one if that is possible. False if the crop is
@@ -115,9 +116,13 @@ void RowWorker::Crop::take(void* context, int y, int count, const std::uint8_t* 
 }
 
 void RowWorker::Crop::finish() {
-  if (copied) return copier.finish();
-  if (!empty) resizer.finish(resized);
-  if (padded()) padder.spread(out, task->flip != 0 && !empty);
+  if (copied) {
+    copier.finish();
+  } else {
+    if (!empty) resizer.finish(resized);
+    if (padded()) padder.spread(out, task->flip != 0 && !empty);
+  }
+  if (patches != nullptr) patch_writer.write(options.patches, options.form.bytes(), patches);
 }
 
 void RowWorker::add_crop(const RowTask& task, RowOptions options, PixelSpan out) {
@@ -126,6 +131,11 @@ void RowWorker::add_crop(const RowTask& task, RowOptions options, PixelSpan out)
   crop.task = &task;
   crop.options = options;
   crop.out = out;
+  crop.patches = nullptr;
+  if (options.patches.side > 0) {
+    crop.patches = out.data;
+    crop.out = crop.patch_writer.room(out.size, options.pixel_bytes());
+  }
 }
 
 Status RowWorker::run(const RowTask* tasks, const std::vector<Slot>& slots, RowCounters* counters, StageFlag* stage) {

@@ -15,6 +15,7 @@
 #include "io/file.h"
 #include "resize/copier.h"
 #include "resize/padding.h"
+#include "resize/patches.h"
 #include "resize/resampling.h"
 #include "resize/resize.h"
 
@@ -48,6 +49,7 @@ struct RowOptions {
   MapForm map = {};     // of maps; where it has channels, rows are maps
   Resampling resampling = {};
   Padding padding = {};
+  PatchForm patches = {};  // of pictures
 
   bool is_map() const { return map.channels > 0; }
 
@@ -113,7 +115,9 @@ class RowWorker {
   struct Crop {
     const RowTask* task = nullptr;
     RowOptions options = {};
-    PixelSpan out = {};
+    PixelSpan out = {};  // the row, or the patch writer's room
+    std::uint8_t* patches = nullptr;  // where the row goes if it consists of patches
+    PatchWriter patch_writer = {};
     CropRegion needed = {};  // of the picture
     bool empty = false;      // all of the row is fill
     bool copied = false;     // by the copier: the others have no part in it

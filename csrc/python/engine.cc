@@ -131,6 +131,7 @@ class PyJob {
       const py::array& rows = images_[i % count];
       check_place(task, rows);
       check_map(task, slots[i % count].options);
+      check_patches(task, slots[i % count].options);
       if (slots[i % count].options.copied && !has_place(task, rows)) {
         throw py::value_error("tasks: an array has no place in its rows");
       }

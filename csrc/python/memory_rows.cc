@@ -45,6 +45,7 @@ py::list fill(const std::vector<py::bytes>& pictures, const py::array_t<RowTask,
   const Size size = {static_cast<int>(images.shape(height + 1)), static_cast<int>(images.shape(height))};
   const BatchSpan out = {static_cast<std::uint8_t*>(images.mutable_data()), size, planar};  // throws if not writable
   render_as(rendering, &options);
+  for (const RowTask& task : list) check_patches(task, options);
   RowScratch& scratch = this_threads_scratch();
   std::vector<RowError> failed;
   // `pictures`, whose references are its own, and `images` are held by this call.

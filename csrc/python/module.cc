@@ -32,6 +32,7 @@ PYBIND11_MODULE(_engine, m, pybind11::mod_gil_not_used()) {
   register_masks(m);
   register_coefficients(m);
   register_memory_rows(m);
+  register_plan(m);
   register_packing(m);
   register_headers(m);
   register_resize(m);

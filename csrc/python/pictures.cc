@@ -98,6 +98,7 @@ class PyShard {
       const RowTask task = tasks.data()[i];
       check_place(task, images);
       check_map(task, options);
+      check_patches(task, options);
       const PixelSpan row = row_of(rows, out, options.pixel_bytes(), task);
       without_gil([&] { status = filled(&worker, task, options, row); });
     }

@@ -11,6 +11,7 @@ void register_pictures(pybind11::module_& m);
 void register_masks(pybind11::module_& m);
 void register_coefficients(pybind11::module_& m);
 void register_memory_rows(pybind11::module_& m);
+void register_plan(pybind11::module_& m);
 void register_packing(pybind11::module_& m);
 void register_headers(pybind11::module_& m);
 void register_resize(pybind11::module_& m);

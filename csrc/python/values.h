@@ -132,6 +132,14 @@ inline void check_place(const RowTask& task, const py::array& images) {
   if (task.out_row + rows > images.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
 }
 
+// Refuses a row that cannot be cut into the patches that it should consist of.
+inline void check_patches(const RowTask& task, const RowOptions& options) {
+  if (options.patches.side == 0) return;
+  if (!options.patches.divides({task.out_width, task.out_height}) || task.out_width == 0) {
+    throw py::value_error("tasks: rows of patches have sizes of their own, which are multiples of the patches");
+  }
+}
+
 // Refuses a map that has not the bytes of its size.
 inline void check_map(const RowTask& task, const RowOptions& options) {
   const std::uint64_t pixels = static_cast<std::uint64_t>(task.width) * task.height;
@@ -177,6 +185,10 @@ inline void render_as(const py::dict& rendering, RowOptions* options) {
         options->padding.fill = fill_of(value.cast<std::vector<std::uint16_t>>(), options->form);
     } else if (name == "mask_fill") {
       options->padding.mask_fill = value.cast<std::int32_t>();
+    } else if (name == "patch_size") {
+      options->patches.side = value.cast<int>();
+    } else if (name == "merge") {
+      options->patches.merge = value.cast<int>();
     } else if (name == "map") {
       continue;  // fill_as has taken it
     } else {
