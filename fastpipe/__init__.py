@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from fastpipe.plan.crops import TenCrop as TenCrop
     from fastpipe.plan.maps import Maps as Maps
     from fastpipe.plan.native import Native as Native
+    from fastpipe.plan.patches import Patches as Patches
     from fastpipe.plan.picture_lists import Images as Images
     from fastpipe.plan.placed import Boxes as Boxes
     from fastpipe.plan.placed import Points as Points
@@ -100,6 +101,7 @@ _NAMES = {
     "plan.buckets": "Buckets",
     "plan.maps": "Maps",
     "plan.native": "Native",
+    "plan.patches": "Patches",
     "plan.crops": "CenterCrop FiveCrop Grid Letterbox RandomCrop RandomResizedCrop Resize TenCrop",
     "plan.picture_lists": "Images",
     "plan.placed": "Boxes Points",

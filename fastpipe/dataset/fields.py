@@ -26,7 +26,6 @@ from fastpipe.plan.content import ColumnReader
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.host_batch import HostFields, Places
 from fastpipe.plan.maps import Maps
-from fastpipe.plan.native import WholeImages
 from fastpipe.plan.picture_lists import Images
 from fastpipe.plan.placed import (
     Boxes,
@@ -38,6 +37,7 @@ from fastpipe.plan.placed import (
     move_points,
 )
 from fastpipe.plan.texts import Text, draw_texts
+from fastpipe.plan.whole_images import WholeImages
 
 if TYPE_CHECKING:
     from fastpipe.engine.engine import Engine

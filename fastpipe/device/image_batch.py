@@ -29,6 +29,7 @@ class ImageBatch(tuple[Any, torch.Tensor]):
         pixel_mask: (N, height, width) bool, with size="bucket": True for the pixels of the image,
             False for padding. It moves with the image; of mixed images it shows where either is.
             With several views, a list.
+        patches, coords, cu_seqlens, patch_valid, grids: with size=fastpipe.Patches(...); see there.
     """
 
     _fields = ("images", "labels")
@@ -38,6 +39,11 @@ class ImageBatch(tuple[Any, torch.Tensor]):
     epoch: int
     image_sizes: torch.Tensor
     pixel_mask: Any
+    patches: torch.Tensor
+    coords: torch.Tensor
+    cu_seqlens: torch.Tensor
+    patch_valid: torch.Tensor
+    grids: torch.Tensor
 
     def __new__(
         cls, images: Any, labels: torch.Tensor | None = None, **attributes: Any
@@ -81,6 +87,11 @@ class ImageBatch(tuple[Any, torch.Tensor]):
                 "Pass "
                 'fields=("image", "label", "id", "valid", "epoch") to fastpipe.loader: a batch is '
                 "then a dict with them"
+            )
+        if name in ("patches", "coords", "cu_seqlens", "patch_valid", "grids"):
+            raise AttributeError(
+                f"this batch has no {name}: batches of size=fastpipe.Patches(...) have it, and "
+                'cu_seqlens those of form="packed"'
             )
         if name in ("image_sizes", "pixel_mask"):
             raise AttributeError(

@@ -19,6 +19,12 @@ from fastpipe.device.augment import Augment
 from fastpipe.device.augment.foreign import Foreign
 from fastpipe.device.augment.operation import AugmentPlan
 from fastpipe.device.image_batch import ImageBatch, pixel_mask
+from fastpipe.device.patch_batch import (
+    PATCH_FACTS,
+    as_images,
+    as_patches,
+    patch_arrays,
+)
 from fastpipe.device.row_sizes import split_list, split_rows, stack_or_split
 from fastpipe.device.staging import Arrays, pack, unpack
 from fastpipe.device.streams import Mark, Stream
@@ -27,6 +33,7 @@ from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.host_batch import HostBatch, HostFields, lay_out
+from fastpipe.plan.patches import PatchLayout
 
 Batch = Any  # an ImageBatch, (images, labels); or a dict, if fields were asked for
 
@@ -202,9 +209,16 @@ class Transfer:
             if augment is None:
                 continue
             images = batch.views[view]
+            layout = batch.filled_plan.crops.layout
+            names = batch.plan.by_row().names
+            size = images.shape[1:3]
+            if layout is not None:
+                # Each patch is normalised as a small image; nothing is drawn for it.
+                names = np.arange(len(images) // layout.pixels)
+                size = (layout.pixels, 1)
             plan = augment.plan(
-                batch.plan.by_row().names,
-                images.shape[1:3],
+                names,
+                size,
                 seed=seed,
                 epoch=batch.epoch,
                 batch=batch.number,
@@ -228,7 +242,9 @@ class Transfer:
         crops = batch.filled_plan.crops
         if crops.image_sizes is not None:
             arrays["image_sizes"] = crops.image_sizes
-        if crops.row_sizes is not None:
+        if crops.layout is not None:
+            arrays.update(patch_arrays(crops))
+        elif crops.row_sizes is not None:
             arrays["row_sizes"] = np.ascontiguousarray(crops.row_sizes)
         for view, augmented in plans.items():
             for name, array in augmented.plan.arrays.items():
@@ -309,7 +325,8 @@ class Transfer:
 
         attributes: dict[str, Any] = {"ids": ids, "valid": valid, "epoch": batch.epoch}
         memory = [*views, labels, ids, valid, *masks]
-        if batch.filled_plan.has_own_sizes:
+        layout = batch.filled_plan.crops.layout
+        if "row_sizes" in tensors:
             memory.append(tensors["row_sizes"])
         if image_sizes is not None:
             attributes["image_sizes"] = image_sizes
@@ -317,7 +334,13 @@ class Transfer:
         if masks:
             attributes["pixel_mask"] = _one_or_list(masks)
         shown: list[Any] = list(views)
-        if batch.filled_plan.has_own_sizes:
+        if layout is not None:
+            for name in PATCH_FACTS:
+                if name in tensors:
+                    attributes[name] = tensors[name]
+                    memory.append(tensors[name])
+            attributes["patches"] = views[0] if views else None
+        elif batch.filled_plan.has_own_sizes:
             shown = self._split_views(batch, copies)
         images = _one_or_list(shown) if views else None
         if batch.fields is None:
@@ -387,7 +410,10 @@ class Transfer:
         if rows_per_sample > 1:
             row_labels = labels.repeat_interleave(rows_per_sample)
         field_names = () if batch.fields is None else batch.fields.images
+        layout = batch.filled_plan.crops.layout
         views = []
+        if layout is not None and copies.views:
+            return [self._patches_of(batch, layout, plans, copies)], labels
         for view, images in enumerate(copies.views):
             if view in plans:
                 augment, plan = plans[view]
@@ -417,6 +443,22 @@ class Transfer:
                 images = images.view(-1, rows_per_sample, *images.shape[1:])
             views.append(images)
         return views, labels
+
+    def _patches_of(
+        self, batch: HostBatch, layout: PatchLayout, plans: _Plans, copies: _Copies
+    ) -> torch.Tensor:
+        """The patches of a batch, normalised."""
+        (pixels,) = copies.views
+        tensors = copies.tensors
+        images = as_images(pixels, layout)
+        if 0 in plans:
+            augment, plan = plans[0]
+            plan_tensors = {name: tensors[f"augment.0.{name}"] for name in plan.arrays}
+            images = augment.normalise(images, plan, plan_tensors)
+        row_sizes = batch.filled_plan.crops.row_sizes
+        assert row_sizes is not None
+        count = int(layout.counts(row_sizes).sum())
+        return as_patches(images, layout, tensors["patch_valid"], count)
 
 
 def _one_or_list(views: list[Any]) -> Any:

@@ -79,9 +79,7 @@ def field_tasks(plan: BatchPlan, records: Records, rows: Int64s | None = None) -
     tasks["flip"] = plan.flips
     row_sizes = plan.crops.row_sizes
     if row_sizes is not None:
-        # The pixel at which each row begins.
-        pixels = row_sizes.prod(axis=1)
-        tasks["out_row"] = np.cumsum(pixels) - pixels
+        tasks["out_row"] = plan.crops.row_starts()
         tasks["out_height"] = row_sizes[:, 0]
         tasks["out_width"] = row_sizes[:, 1]
     elif rows is None:

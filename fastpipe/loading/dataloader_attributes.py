@@ -14,8 +14,7 @@ from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import EngineError
 from fastpipe.loading.epoch_iterator import EpochIterator
 from fastpipe.loading.epoch_sequence import EpochSequence
-from fastpipe.plan.epoch import EpochPlan
-from fastpipe.plan.recipe import partition_of
+from fastpipe.plan.epoch import EpochPlan, num_batches
 
 
 class DataLoaderAttributes:
@@ -38,7 +37,7 @@ class DataLoaderAttributes:
         `remaining` counts those of the rest.
         """
         epochs = self._epochs
-        return partition_of(epochs.resolver.current(), epochs.next.epoch).batches
+        return num_batches(epochs.resolver.current(), epochs.next.epoch)
 
     @property
     def sampler(self) -> EpochSampler:
@@ -113,10 +112,7 @@ class EpochSampler(Sampler[Any]):
         return _sample_numbers(self._plan())
 
     def __len__(self) -> int:
-        plan = self._plan()  # only the last batch may be smaller
-        num_full = len(plan) - 1
-        last = plan.batch(num_full)
-        return plan.recipe.batch_size * num_full + len(last)
+        return self._plan().count_samples()
 
     def _plan(self) -> EpochPlan:
         epochs = self._loader._epochs

@@ -16,7 +16,8 @@ from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.state import Position
-from fastpipe.plan.recipe import Recipe, check_batches, partition_of
+from fastpipe.plan.epoch import check_batches, num_batches
+from fastpipe.plan.recipe import Recipe
 
 _LOG = logging.getLogger("fastpipe")
 
@@ -53,7 +54,7 @@ class EpochSequence:
 
         self._recipe = resolver.current()  # of the epoch that was begun or loaded last
         # Raises if a loaded state does not belong to a recipe; None: no state waits for its epoch.
-        self._check_loaded: Callable[[Recipe], object] | None = None
+        self._check_loaded: Callable[[Recipe], Position] | None = None
         self._was_placed = False  # by set_epoch or a state
         self._num_short = 0  # epochs in a row that ended with their first batch
         # Of the epoch that was begun last; its iterator has it.
@@ -85,8 +86,8 @@ class EpochSequence:
     @property
     def num_remaining(self) -> int:
         """Number of batches that the running epoch, or else the next one, has not handed out."""
-        partition = partition_of(self.running_recipe, self.position.epoch)
-        return partition.batches - self.position.batches
+        count = num_batches(self.running_recipe, self.position.epoch)
+        return count - self.position.batches
 
     @property
     def num_next(self) -> int:
@@ -95,7 +96,7 @@ class EpochSequence:
             recipe = self._recipe
         else:
             recipe = self.resolver.current()
-        return partition_of(recipe, self.next.epoch).batches - self.next.batches
+        return num_batches(recipe, self.next.epoch) - self.next.batches
 
     def set_epoch(self, epoch: int) -> None:
         """Has the next iteration give this epoch; the rest of it, if a state was loaded there."""
@@ -112,7 +113,7 @@ class EpochSequence:
         self.position = replace(self.next)
 
     def resume_at(
-        self, position: Position, recipe: Recipe, check: Callable[[Recipe], object]
+        self, position: Position, recipe: Recipe, check: Callable[[Recipe], Position]
     ) -> None:
         """Has the next iteration begin at a loaded position.
 
@@ -133,7 +134,10 @@ class EpochSequence:
         self.resolver.ranks.check()
         self.resolver.refresh_listed(self.next.epoch)
         if self._check_loaded is not None:
-            self._check_loaded(self.resolver.current())
+            loaded = self._check_loaded(self.resolver.current())
+            # With a budget the position depends on the ranks, which may be known only now.
+            if self.next.batches and loaded.epoch == self.next.epoch:
+                self.next = loaded
         prefetcher = self._next_prefetcher()
         recipe = prefetcher.recipe
         start = prefetcher.start

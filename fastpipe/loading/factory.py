@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,7 @@ from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.samplers import parse_sampler
+from fastpipe.loading.text_tokens import open_text_tokens
 from fastpipe.loading.unknown_arguments import INSTEAD
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.arrays import Arrays
@@ -54,13 +56,14 @@ from fastpipe.plan.crop_options import (
 from fastpipe.plan.crops import Crop, Grid
 from fastpipe.plan.epoch import check_image_sizes
 from fastpipe.plan.maps import Maps
-from fastpipe.plan.native import Native, WholeImages
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import ALONE
+from fastpipe.plan.patches import Patches
 from fastpipe.plan.picture_lists import Images
 from fastpipe.plan.placed import Boxes, Points
-from fastpipe.plan.recipe import Recipe
+from fastpipe.plan.recipe import MAX_BATCH_SIZE, Recipe
 from fastpipe.plan.texts import Text
+from fastpipe.plan.whole_images import WholeImages
 
 _WORKERS_HINT = (
     "workers are threads in this process; the default is the number of CPUs granted"
@@ -71,13 +74,14 @@ _SEED_HINT = (
 )
 _ON_ERROR_HINT = "'replace' puts another sample in the place of one that cannot be decoded, and counts it"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
+_DEFAULT_BATCH_SIZE = 256
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
 
 @refusing_unknown("fastpipe.loader", INSTEAD)
 def loader(
     data: str | os.PathLike[str] | Dataset,
-    batch_size: int = 256,
+    batch_size: int | None = None,
     *,
     size: int
     | tuple[int, int]
@@ -117,13 +121,15 @@ def loader(
     Args:
         data: a dataset of `fastpipe.open`, `fastpipe.concat` or `fastpipe.mix`, or what
             `fastpipe.open` takes.
-        batch_size: number of samples in a batch of one rank.
+        batch_size: number of samples in a batch of one rank. None: 256; with a budget
+            (fastpipe.Patches(tokens=), Buckets(pixels=)), as many as fit into it.
         size: size of the output in pixels: a number for a square, or (height, width). Or a function
             of the epoch's number that returns one, the same for the same epoch. Or "bucket" or
             fastpipe.Buckets(...): whole images in batches of similar shape; `image_sizes` and
             `pixel_mask` of a batch say which pixels are padding; with fit="cover" images are cut
             instead. Or fastpipe.Native(...): whole images, each at a size of its own: images are
-            then a list of tensors.
+            then a list of tensors. Or fastpipe.Patches(...): whole images as the patches that a
+            vision transformer reads.
         size_choices: sizes of which each batch has one, selected by the seed, the same on all
             ranks.
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only. False:
@@ -260,7 +266,8 @@ def loader(
         height_width = (1, 1)  # not used: each row has a size of its own
     else:
         height_width, sizes = batch_sizes(size, size_choices, crop, train=train)
-    has_own_sizes = isinstance(whole_images, Native)
+    has_own_sizes = whole_images is not None and whole_images.has_own_sizes
+    budget = None if whole_images is None else whole_images.budget
     # Views may have sizes of their own, with which their crops are checked later. Until then any
     # crop has to pass.
     crop_size = height_width if views is None else (1, 1)
@@ -269,7 +276,7 @@ def loader(
         drops_last = flag("drop_last", drop_last)
     recipe_with = partial(
         Recipe,
-        batch_size=whole("batch_size", batch_size, least=1, most=2**20),
+        batch_size=_parse_batch_size(batch_size, budget),
         size=height_width,
         crop=whole_images or parse_crop(crop, crop_size, train=train),
         flip=parse_flip_probability(hflip, train=train and not has_own_sizes),
@@ -287,6 +294,12 @@ def loader(
     form = pixels.form(dataset)
     parsed_epoch_size = _parse_epoch_size(epoch_size, dataset)
     recipe = recipe_with(content=dataset.content, epoch_size=parsed_epoch_size)
+    if isinstance(whole_images, Patches):
+        if views is not None:
+            raise conflict_error("patches + pictures", "views")
+        if whole_images.text_tokens is not None:
+            tokens = open_text_tokens(dataset, whole_images.text_tokens)
+            recipe = replace(recipe, text_tokens=tokens)
     augments: tuple[Augment | None, ...] = (augmentation,)
     if views is not None:
         recipe, augments = recipe_with_views(views, recipe, augmentation, train=train)
@@ -306,6 +319,11 @@ def loader(
         raise conflict_error("shuffle + ordered sampler", type(sampler).__name__)
     if buckets is not None and sampling.by_class is not None:
         raise conflict_error("buckets + PerClass")
+    if recipe.crop.budget is not None:
+        if partition != "sample":
+            raise conflict_error("budget + partition", f"partition={partition!r}")
+        if sampling.by_class is not None:
+            raise conflict_error("budget + PerClass")
     if sampling.listed is not None and epoch_size is not None:
         raise conflict_error("epoch_size + listing sampler")
 
@@ -383,6 +401,13 @@ def loader(
 _OPTION_NAMES = tuple(inspect.signature(loader).parameters)
 
 
+def _parse_batch_size(batch_size: int | None, budget: int | None) -> int:
+    """The number of samples in a batch; with a budget, the most that it has."""
+    if batch_size is None:
+        batch_size = _DEFAULT_BATCH_SIZE if budget is None else MAX_BATCH_SIZE
+    return whole("batch_size", batch_size, least=1, most=MAX_BATCH_SIZE)
+
+
 def _parse_workers(num_workers: int | None, cpus: int) -> int:
     if num_workers is None:
         num_workers = cpus
@@ -453,9 +478,11 @@ def _make_slots(
     slots = []
     for view in recipe.views:
         height, width = view.size or recipe.size
-        row_count = recipe.batch_size * view.crop.rows
-        shape = (row_count, height, width, form.channels)
-        if isinstance(view.crop, Native):
+        batch_size = recipe.batch_size
+        if view.crop.budget is not None:
+            batch_size = min(batch_size, max(1, view.crop.budget // (height * width)))
+        shape = (batch_size * view.crop.rows, height, width, form.channels)
+        if view.crop.has_own_sizes:
             shape = (0, 1, 1, form.channels)  # grows with the first batches
         ring = SlotRing(shape, keep, stream.slot, form.dtype)
         is_exact = exact or not view.crop.may_be_reduced

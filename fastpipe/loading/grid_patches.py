@@ -9,9 +9,9 @@ import numpy as np
 from fastpipe.dataset.format.pixel_form import has_images
 from fastpipe.loading.samplers import Sampling
 from fastpipe.plan.crops import Grid
-from fastpipe.plan.epoch import picture_sizes
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.picks import GridPatches
+from fastpipe.plan.picture_sizes import picture_sizes
 from fastpipe.plan.recipe import Recipe
 
 _SAMPLES_AT_ONCE = 1 << 20

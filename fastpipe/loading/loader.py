@@ -28,9 +28,11 @@ from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import parse_crop
 from fastpipe.plan.crops import Grid, parse_size
 from fastpipe.plan.epoch import check_image_sizes
-from fastpipe.plan.native import Native, WholeImages
+from fastpipe.plan.native import Native
 from fastpipe.plan.option_conflicts import conflict_error
+from fastpipe.plan.patches import Patches
 from fastpipe.plan.recipe import Recipe
+from fastpipe.plan.whole_images import WholeImages
 
 # Public attributes that the constructor sets, for fastpipe.preview.
 _SET_ONCE = frozenset(["augments", "maker", "stream"])
@@ -131,7 +133,7 @@ class Loader(DataLoaderAttributes):
 
     @property
     def batch_size(self) -> int:
-        """Samples a batch, of each rank."""
+        """Samples a batch, of each rank. With a budget, the most that batches may have."""
         return self.recipe.batch_size
 
     @property
@@ -160,7 +162,12 @@ class Loader(DataLoaderAttributes):
             f"<fastpipe loader {str(self._data.index.path)!r}: {len(self)} batches of "
         )
         sizes = _describe_sizes(recipe)
-        text += f"{self.batch_size}, {sizes}, on {self.stream.device}"
+        samples = f"{self.batch_size}"
+        budget = recipe.crop.budget
+        if budget is not None:
+            unit = "tokens" if isinstance(recipe.crop, Patches) else "pixels"
+            samples = f"up to {budget:,} {unit}"
+        text += f"{samples}, {sizes}, on {self.stream.device}"
         if ranks.world_size > 1:
             text += f", rank {ranks.rank} of {ranks.world_size}"
         return text + ">"
@@ -306,11 +313,10 @@ class Loader(DataLoaderAttributes):
             >>> loader.load_state_dict(loader.state_dict())
         """
         order = parse_order(state, self._data)
-        rows = order.get("global_batch_size")
         check = partial(parse_position, state, order)
         resolver = self._epochs.resolver
         # The ranks may be unknown yet, so the state decides how many there are assumed to be.
-        position = check(resolver.for_global_batch(rows))
+        position = check(resolver.for_state(order))
         size = state["size"]
         if size is not None:
             try:
@@ -323,7 +329,7 @@ class Loader(DataLoaderAttributes):
                     "start without the state"
                 ) from problem
         # Asked again, because set_size has changed the recipe.
-        self._epochs.resume_at(position, resolver.for_global_batch(rows), check)
+        self._epochs.resume_at(position, resolver.for_state(order), check)
 
     def stats(self) -> Stats:
         """The loader's counts and times so far, and its queues now.
@@ -381,6 +387,8 @@ def make_transfer(
 def _describe_sizes(recipe: Recipe) -> str:
     if isinstance(recipe.crop, Buckets):
         return "buckets"
+    if isinstance(recipe.crop, Patches):
+        return "patches"
     if isinstance(recipe.crop, Native):
         return "own sizes"
     counts: Counter[str] = Counter()

@@ -33,9 +33,11 @@ from fastpipe.plan.crop_options import (
 )
 from fastpipe.plan.crops import Crop, FiveCrop, Grid, TenCrop, parse_size
 from fastpipe.plan.maps import Maps
-from fastpipe.plan.native import Native, WholeImages
+from fastpipe.plan.native import Native
 from fastpipe.plan.option_conflicts import conflict_error
+from fastpipe.plan.patches import Patches
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
+from fastpipe.plan.whole_images import WholeImages
 
 _MAX_VIEWS = 64
 
@@ -199,6 +201,8 @@ def make_field_reader(
         loader_fields += ("image_size", "pixel_mask")
     elif isinstance(recipe.crop, Native):
         loader_fields += ("image_size",)
+    elif isinstance(recipe.crop, Patches):
+        loader_fields += recipe.crop.fact_names
     elif isinstance(recipe.crop, Grid):
         loader_fields += ("patch",)
     if first is not None and first.mixers:
@@ -230,6 +234,10 @@ def make_field_reader(
             kinds[field.name] = "mask"
             if field.flip_signs:
                 directions.append(field.name)
+    if isinstance(recipe.crop, Patches):
+        unpatched = [name for name, kind in kinds.items() if kind in PICTURE_KINDS]
+        if unpatched:
+            raise conflict_error("patches + pictures", ", ".join(unpatched))
     if pads and "images" in kinds.values():
         raise conflict_error("buckets + lists of pictures")
     if isinstance(recipe.crop, Grid) and "images" in kinds.values():
@@ -286,6 +294,8 @@ def check_together(
             raise conflict_error("mixing + several crops", type(crop).__name__)
         if isinstance(crop, Native):
             raise conflict_error("native sizes + augment")
+        if isinstance(crop, Patches) and not augment.only_normalises:
+            raise conflict_error("patches + augment")
         if isinstance(crop, Buckets) and crop.pads:
             _check_with_padding(augment)
         # Soft labels need a class for each sample.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -10,11 +11,13 @@ from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError
 from fastpipe.loading.ranks import RankResolver, group_by_node
 from fastpipe.loading.samplers import Sampling
+from fastpipe.loading.state import RANKS
 from fastpipe.plan.content import MAX_ROWS
+from fastpipe.plan.epoch import check_batches
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import ALONE, Ranks
 from fastpipe.plan.picks import Listed
-from fastpipe.plan.recipe import Recipe, check_batches
+from fastpipe.plan.recipe import Recipe
 
 
 class RecipeResolver:
@@ -61,16 +64,22 @@ class RecipeResolver:
                 self._sampling = replace(self._sampling)
                 return
 
-    def for_global_batch(self, rows: object) -> Recipe:
-        """The current recipe, for a state whose global batch has these rows.
+    def for_state(self, order: Mapping[str, Any]) -> Recipe:
+        """The current recipe, for a state with this order.
 
-        As long as nothing tells the ranks, there are assumed to be as many as fill such a batch.
+        As long as nothing tells the ranks, there are assumed to be as many as the state was saved
+        with: as many as fill its global batch.
         """
-        if self.ranks.known() is None and type(rows) is int:
-            world_size, rest = divmod(rows, self.current().batch_size)
-            if world_size >= 1 and rest == 0:
-                return self.current(Ranks(0, world_size))
-        return self.current()
+        current = self.current()
+        if self.ranks.known() is not None:
+            return current
+        world_size = order.get(RANKS)
+        rows = order.get("global_batch_size")
+        if type(rows) is int and rows % current.batch_size == 0:
+            world_size = rows // current.batch_size
+        if type(world_size) is int and world_size >= 1:
+            return self.current(Ranks(0, world_size))
+        return current
 
 
 def _recipe_for_ranks(

@@ -224,6 +224,8 @@ class Sampling:
             sampling=self.identity,
         )
         rows = recipe.batch_size * recipe.ranks.world_size
+        if recipe.crop.budget is not None:
+            rows = 1  # batches have any number of samples
         # A list and batches by class depend on the global batch, so their picks are made here.
         if self.listed is not None:
             pick = self.listed(rows // self.repeats)

@@ -12,8 +12,10 @@ from fastpipe.dataset.format.index import Index
 from fastpipe.distribution import UPGRADE
 from fastpipe.errors import ConfigError, format_count, whole
 from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.epoch import num_batches
+from fastpipe.plan.patches import Patches
 from fastpipe.plan.picks import Listed
-from fastpipe.plan.recipe import Recipe, Size, partition_of
+from fastpipe.plan.recipe import Recipe, Size
 
 if TYPE_CHECKING:  # the commands that show a dataset need no torch
     from fastpipe.dataset.dataset import Dataset
@@ -23,6 +25,8 @@ if TYPE_CHECKING:  # the commands that show a dataset need no torch
 STATE_VERSION = 1
 # A key in "order", which is a text, for the stored datasets of the state. Only messages need it.
 _STORED = "stored"
+# A key in "order" of batches with a budget: the number of ranks, which may change.
+RANKS = "ranks"
 
 # Facts of an order whose name is not an option's -> the options that decide them.
 _OPTIONS = {
@@ -163,7 +167,7 @@ def parse_position(
     for name in {**current, **order}:
         before = order.get(name)
         after = current.get(name)
-        if before != after:
+        if before != after and name != RANKS:
             changes.append(_describe_change(name, before, after))
     if changes:
         raise ConfigError(
@@ -172,9 +176,31 @@ def parse_position(
             f"state. {_how_to_go_on(state)}"
         )
     # A state may also be saved after the last batch.
-    most = partition_of(recipe, epoch).batches
-    batches = whole("load_state_dict: batches", state["batches"], least=0, most=most)
+    batches = _parse_batches(state, order, recipe)
+    most = num_batches(recipe, epoch)
+    batches = whole("load_state_dict: batches", batches, least=0, most=most)
     return Position(epoch, batches)
+
+
+def _parse_batches(
+    state: Mapping[str, Any], order: Mapping[str, Any], recipe: Recipe
+) -> Any:
+    """How many batches of a state's epoch each rank of the recipe has had."""
+    batches = state["batches"]
+    if recipe.crop.budget is None:
+        return batches
+    # With a budget, each rank takes whole batches of the row of all batches.
+    world_size = recipe.ranks.world_size
+    batches = whole("load_state_dict: batches", batches, least=0, most=2**63 - 1)
+    saved_ranks = whole("load_state_dict: ranks", order[RANKS], least=1, most=2**20)
+    all_batches = batches * saved_ranks
+    if all_batches % world_size:
+        raise ConfigError(
+            f"load_state_dict: the state was saved after {all_batches} batches of {saved_ranks} "
+            f"ranks, and {world_size} ranks cannot have had as many. Resume on {saved_ranks} ranks, "
+            f"or on a number of ranks that divides {all_batches}. {_how_to_go_on(state)}"
+        )
+    return all_batches // world_size
 
 
 def _order(recipe: Recipe, epoch: int) -> dict[str, Any]:
@@ -186,8 +212,15 @@ def _order(recipe: Recipe, epoch: int) -> dict[str, Any]:
         "global_batch_size": recipe.batch_size * recipe.ranks.world_size,
         "sequences": recipe.sequences,
     }
+    if recipe.crop.budget is not None:
+        # Batches are the same for any number of ranks, which the position depends on.
+        order["global_batch_size"] = None
+        order["most_samples"] = recipe.batch_size
+        order[RANKS] = recipe.ranks.world_size
     if isinstance(recipe.crop, Buckets):
         order["buckets"] = recipe.crop.identity
+    if isinstance(recipe.crop, Patches) and recipe.crop.tokens is not None:
+        order["patches"] = recipe.crop.identity
     if recipe.epoch_size is not None:
         order["epoch_size"] = recipe.epoch_size
     # What the dataset and the sampler add: samples that were chosen, mixture, weights, repeats.

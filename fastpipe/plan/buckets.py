@@ -21,6 +21,7 @@ from fastpipe.plan.bucket_sizes import (
     sizes_of_area,
     sort_by_ratio,
 )
+from fastpipe.plan.budget import Dealt
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop, Size, parse_size
 
 _DEFAULT_AREA = 224 * 224
@@ -65,6 +66,10 @@ class Buckets(PaddedCrop):
             (`on_error`) may be enlarged.
         random_crop: of fit="cover": True: the part that is kept lies at a random place. False: in
             the middle. None: `train` decides.
+        pixels: of a batch, padding included: a batch of large images then has fewer of them than
+            one of small images, and `batch_size` is the most that it has; left out, there is no
+            other limit. How many batches an epoch has follows from its images. Ranks may have
+            batches of different sizes. None: all batches have batch_size images.
         fill, padding_mode: of the padding; see RandomCrop.
         interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
 
@@ -88,6 +93,7 @@ class Buckets(PaddedCrop):
     fit: str = "pad"
     no_upscale: bool = False
     random_crop: bool | None = None
+    pixels: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -105,6 +111,19 @@ class Buckets(PaddedCrop):
             raise ConfigError(
                 f"Buckets: no multiple of size_divisible={self.size_divisible} has at most "
                 f"area={self.area} pixels; pass a larger area or a smaller size_divisible"
+            )
+        self._check_pixels()
+
+    def _check_pixels(self) -> None:
+        """Raises ConfigError if a batch could not hold an image of each size."""
+        if self.pixels is None:
+            return
+        whole("pixels", self.pixels, least=1, most=MAX_OUTPUT_PIXELS**2)
+        height, width = self.largest
+        if height * width > self.pixels:
+            raise ConfigError(
+                f"Buckets: pixels={self.pixels} of a batch hold no image of {height} x {width}; pass "
+                f"more, such as pixels={16 * height * width} for 16 of them, or smaller sizes"
             )
 
     def _check_fit(self) -> None:
@@ -199,6 +218,55 @@ class Buckets(PaddedCrop):
     def pads(self) -> bool:
         return not self.covers
 
+    @property
+    def budget(self) -> int | None:
+        return self.pixels
+
+    def costs(self, pictures: Int64s) -> Int64s:
+        """(n,) the pixels of the rows that images, (n, 2), would have alone."""
+        row_sizes = self.row_sizes(pictures)
+        if not self.listed_sizes:
+            row_sizes = -(-row_sizes // self.size_divisible) * self.size_divisible
+        return np.asarray(row_sizes.prod(axis=1))
+
+    def deal(self, pictures: Int64s, most: int) -> Dealt:
+        """Images, (n, 2), in batches of similar shape that have at most `pixels`.
+
+        `most`: images of a batch. An image that has more pixels alone has a batch of its own.
+        """
+        row_sizes = self.row_sizes(pictures)
+        by_shape = self.sort_by_shape(pictures, row_sizes)
+        batches = np.empty(len(pictures), dtype=np.int64)
+        sizes: list[Size] = []
+        start = 0
+        while start < len(pictures):
+            candidates = row_sizes[by_shape[start : start + most]]
+            count = self._count_that_fit(candidates)
+            batches[by_shape[start : start + count]] = len(sizes)
+            sizes.append(self._shape_within(candidates[:count]))
+            start += count
+        return Dealt(batches, sizes)
+
+    def _count_that_fit(self, row_sizes: Int64s) -> int:
+        """How many images, whose rows would have these sizes alone, (n, 2), a batch takes."""
+        assert self.pixels is not None
+        if self.listed_sizes:
+            # The first one decides on the size.
+            return max(1, min(len(row_sizes), self.pixels // int(row_sizes[0].prod())))
+        largest = np.maximum.accumulate(row_sizes)
+        rounded = -(-largest // self.size_divisible) * self.size_divisible
+        counts = np.arange(1, len(row_sizes) + 1)
+        fits = rounded.prod(axis=1) * counts <= self.pixels
+        return max(1, int(np.count_nonzero(fits)))
+
+    def _shape_within(self, row_sizes: Int64s) -> Size:
+        """(height, width) of a batch of these images, as `shape`, but within `pixels`."""
+        assert self.pixels is not None
+        height, width = self.shape(row_sizes)
+        if self.listed_sizes and height * width * len(row_sizes) > self.pixels:
+            width, height = row_sizes[0].tolist()
+        return height, width
+
     @functools.cached_property
     def listed_sizes(self) -> tuple[Size, ...]:
         """The sizes that batches can have, (height, width); empty: they follow from the images."""
@@ -237,6 +305,8 @@ class Buckets(PaddedCrop):
         if self.listed_sizes:
             identity += self._sizes_by_ratio.ravel().tolist()
             identity.append(self.no_upscale)
+        if self.pixels is not None:
+            identity.append(self.pixels)
         return identity
 
     def rounded_up(self, side: int) -> int:

@@ -43,7 +43,9 @@ from fastpipe.plan.draws import (
     uniform_one,
     up_to,
 )
-from fastpipe.plan.native import Native, WholeImages
+from fastpipe.plan.native import Native
+from fastpipe.plan.patches import Patches, PatchLayout
+from fastpipe.plan.whole_images import WholeImages
 
 # The engine counts the pixels of a slot in 32 bits.
 _MAX_SLOT_PIXELS = 2**32 - 1
@@ -68,6 +70,8 @@ class Crops:
     image_sizes: Int64s | None = None
     # (n, 2) height and width of each row, if they have sizes of their own; `size` is then (1, 1).
     row_sizes: Int64s | None = None
+    # How the rows are cut into patches; None: they are not.
+    layout: PatchLayout | None = None
     # (n, 2) the number of each patch of a Grid in its image, and how many patches the image has.
     patches: Int64s | None = None
 
@@ -85,14 +89,27 @@ class Crops:
         """
         if self.row_sizes is None:
             return len(self.boxes), *self.size
-        pixel_count = int(self.row_sizes.prod(axis=1).sum())
+        if self.layout is not None:
+            pixel_count = self.layout.total(self.row_sizes) * self.layout.pixels
+        else:
+            pixel_count = int(self.row_sizes.prod(axis=1).sum())
         if pixel_count > _MAX_SLOT_PIXELS:
             raise ConfigError(
                 f"size: a batch of {len(self.row_sizes):,} images at sizes of their own has "
                 f"{pixel_count:,} pixels; expected at most {_MAX_SLOT_PIXELS:,}. Pass a smaller "
-                "batch_size, or a smaller max_pixels to fastpipe.Native"
+                "batch_size, or a smaller max_pixels to fastpipe.Native, or max_tokens to "
+                "fastpipe.Patches"
             )
         return pixel_count, 1, 1
+
+    def row_starts(self) -> Int64s:
+        """(n,) the pixel at which each row begins, if they have sizes of their own."""
+        assert self.row_sizes is not None
+        if self.layout is not None:
+            return self.layout.starts(self.row_sizes) * self.layout.pixels
+        pixels = self.row_sizes.prod(axis=1)
+        starts: Int64s = np.cumsum(pixels) - pixels
+        return starts
 
     def part(self, rows: slice) -> Crops:
         """The crops of some rows."""
@@ -181,6 +198,11 @@ def plan_crops(
             crops = crops_at(_whole_images(pictures), crop, size)
             row_sizes = crop.resized(widths, heights)[:, ::-1]
             return replace(crops, row_sizes=row_sizes)
+        case Patches():
+            pictures = np.stack([widths, heights], axis=1)
+            crops = crops_at(_whole_images(pictures), crop, size)
+            row_sizes = crop.resized(widths, heights)[:, ::-1]
+            return replace(crops, row_sizes=row_sizes, layout=crop.layout)
         case _:
             assert_never(crop)
 
@@ -247,7 +269,7 @@ def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Cro
 
 
 def crops_at(
-    boxes_xywh: Int64s | NDArray[np.int32], crop: Crop | Native, size: Size
+    boxes_xywh: Int64s | NDArray[np.int32], crop: Crop | Native | Patches, size: Size
 ) -> Crops:
     """The crops that are cut out at these boxes, (n, 4), and then resized."""
     # Pixels outside the box have no part in the row, so the bounds are the box.
@@ -317,7 +339,9 @@ def canvas_of(
                 after = after + missing
         case Grid():
             after = np.maximum(output - pictures, 0)
-        case RandomResizedCrop() | Resize() | Native():  # cut out of the image as it is
+        case (
+            RandomResizedCrop() | Resize() | Native() | Patches()
+        ):  # cut out of the image as it is
             pass
         case _:
             assert_never(crop)

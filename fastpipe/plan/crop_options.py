@@ -19,9 +19,11 @@ from fastpipe.plan.crops import (
     parse_size,
     shorter_side,
 )
-from fastpipe.plan.native import Native, WholeImages
+from fastpipe.plan.native import Native
 from fastpipe.plan.option_conflicts import conflict_error
+from fastpipe.plan.patches import Patches
 from fastpipe.plan.recipe import Sizes
+from fastpipe.plan.whole_images import WholeImages
 
 _KINDS: tuple[type[Crop], ...] = get_args(Crop)
 _CLASS_NAMES = {kind.__name__.lower(): kind.__name__ for kind in _KINDS}
@@ -43,7 +45,7 @@ _NOT_A_CROP = (
 def parse_whole_images(
     size: object, choices: object, crop: object, *, train: bool
 ) -> WholeImages | None:
-    """Checks `size` if it is "bucket", Buckets or Native, and the arguments that do not go with it;
+    """Checks `size` if it is "bucket", Buckets, Native or Patches, and the arguments that do not go with it;
     None if it is none of these.
     """
     if isinstance(crop, WholeImages):
@@ -51,13 +53,13 @@ def parse_whole_images(
             f"crop: expected a crop, got {crop!r}; it decides the size of batches, too: pass it as "
             "size="
         )
-    is_class = size is Buckets or size is Native
+    is_class = size is Buckets or size is Native or size is Patches
     if is_class or (isinstance(size, str) and size != "bucket"):
         expected = 'a number, (height, width), "bucket" or a function'
         raise ConfigError(
             f"size: expected {expected}, got {size!r}; for options of buckets "
             "fastpipe.Buckets(area=...), and for each image at its own size "
-            "fastpipe.Native(max_pixels=...)"
+            "fastpipe.Native(max_pixels=...), or as patches fastpipe.Patches(16)"
         )
     if not isinstance(size, (str, WholeImages)):
         return None

@@ -50,6 +50,10 @@ class Rendering:
     # The colour of padding_mode="constant": red, green, blue, alpha, 0 to 255.
     fill: tuple[int, ...] = (0, 0, 0, 0)
     mask_fill: int = 0  # the id in masks outside an image's own mask
+    # Rows consist of patches of so many pixels a side; 0: they do not. See *Note [order of patches]*
+    # in csrc/resize/patches.h.
+    patch_size: int = 0
+    merge: int = 1
 
     def keywords(self, form: PixelForm) -> dict[str, Any]:
         """The engine's keywords for rows of this form; `fill` is converted as images are."""
@@ -78,11 +82,21 @@ class BaseCrop:
 
     is_random = False  # each epoch has other crops
     may_be_reduced = False  # True: the image may be decoded at a fraction of its size
+    has_own_sizes = False  # True: each row has a size that follows from its image
 
     @property
     def rows(self) -> int:
         """Rows of each image in a batch."""
         return 1
+
+    @property
+    def budget(self) -> int | None:
+        """What the images of a batch may have in all, in tokens or pixels; None: no such limit."""
+        return None
+
+    def costs(self, pictures: Int64s) -> Int64s:
+        """(n,) what images of these widths and heights, (n, 2), take of the budget."""
+        raise NotImplementedError
 
     def __new__(cls, *size: object, **options: object) -> Self:
         # Without this, a size or a wrong option would give Python's message, which does not say

@@ -15,9 +15,15 @@ import numpy as np
 
 from fastpipe.arrays import Bools, Int64s, Records
 from fastpipe.dataset.format.parts import parts_of
-from fastpipe.errors import FastpipeError
+from fastpipe.errors import ConfigError, FastpipeError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.budget import (
+    BudgetBatches,
+    Dealt,
+    count_batches,
+    deal_by_cost,
+)
 from fastpipe.plan.byte_ranges import (
     RANGE_DTYPE,
     joined,
@@ -35,12 +41,15 @@ from fastpipe.plan.crop_boxes import (
     plan_crops,
     random_resized,
 )
-from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, Grid, RandomCrop, RandomResizedCrop
+from fastpipe.plan.crops import Grid, RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Stream, bits, key, keys, uniform, up_to
+from fastpipe.plan.epoch_rows import BatchRows, EpochRows, ids_of_pass
 from fastpipe.plan.grouping import Grouping
-from fastpipe.plan.order import Ids, OrderRows, Passes
+from fastpipe.plan.order import Passes
 from fastpipe.plan.partition import Partition, Span
+from fastpipe.plan.patches import Patches
 from fastpipe.plan.picks import GridPatches
+from fastpipe.plan.picture_sizes import picture_sizes, sides_of
 from fastpipe.plan.recipe import Recipe, Size, partition_of
 
 _MAX_SAMPLES_CHECKED = 1 << 21  # takes 0.6 s
@@ -63,64 +72,35 @@ class EpochPlan:
         # it, then twice as many each time.
         self._plan_at_once = 1
 
-        # Number of a sequence -> its order, for those of this rank's node. With Buckets for those
-        # of all nodes, because a global batch has one size on all ranks, which follows from all its
-        # images.
+        # The orders are those of this rank's node. With Buckets they are those of all nodes, because
+        # a global batch has one size on all ranks, which follows from all its images.
         partition = self._partition
-        if isinstance(recipe.crop, Buckets):
+        crop = recipe.crop
+        if isinstance(crop, Buckets):
             one_node = replace(recipe.ranks, nodes=1)
             partition = partition_of(replace(recipe, ranks=one_node), epoch)
-        self.orders = {}
-        for number, size in partition.sequences:
-            self.orders[number] = self._order_of(number, size)
+        self._rows = EpochRows(recipe, epoch, partition)
+        self.orders = self._rows.orders
 
+        self._budget: BudgetBatches | None = None
         self._grouping: Grouping | None = None
-        if isinstance(recipe.crop, Buckets):
-            self._grouping = _grouping_of(
-                recipe, recipe.crop, epoch, partition, self.orders
-            )
-
-    def _order_of(self, sequence: int, size: int) -> Passes:
-        """The order of a sequence: a node's part of a share; see Note [partition]."""
-        recipe = self.recipe
-        content = self._content
-        share_count = len(content.weights)
-        # The sequence is the part [first, end) of the share's places that belongs to a canonical node.
-        node, share = divmod(sequence, share_count)
-        share_places = recipe.places(share, self.epoch)
-        first = node * share_places // recipe.sequences
-        end = (node + 1) * share_places // recipe.sequences
-        places = end - first
-
-        # The position in the endless row of passes at which this epoch begins.
-        begin = self._partition.begins[sequence]
-        chunk = content.chunk
-        if recipe.picks:
-            # If neighbouring places are any samples, nothing is gained by reading them together.
-            if not recipe.picks[share].together:
-                chunk = 1
-            if not content.mixed:
-                # A sampler draws anew for each epoch, so epoch e is pass e.
-                begin = self.epoch * places * recipe.repeats
-        seed = recipe.seed
-        if recipe.sequences * share_count > 1:
-            seed = key(recipe.seed, sequence, Stream.SEQUENCE)
-        return Passes(
-            places,
-            chunk,
-            seed=seed,
-            begin=begin,
-            size=size,
-            repeats=recipe.repeats,
-            shuffle=recipe.shuffle,
-            # Not a method, which would refer to this object: a circle, which only the garbage
-            # collector frees.
-            ids=partial(_ids_of, recipe, self.epoch, share),
-            base=first + int(content.starts[share]),
-        )
+        if crop.budget is not None:
+            self._budget = _budget_of(recipe, epoch, partition, self._rows)
+        elif isinstance(crop, Buckets):
+            self._grouping = _grouping_of(recipe, crop, epoch, partition, self.orders)
 
     def __len__(self) -> int:
+        if self._budget is not None:
+            return len(self._budget)
         return self._partition.batches
+
+    def count_samples(self) -> int:
+        """How many samples the batches of this rank have."""
+        if self._budget is not None:
+            return sum(len(self._budget.rows(n).places) for n in range(len(self)))
+        num_full = len(self) - 1  # only the last batch may be smaller
+        last = self.batch(num_full)
+        return self.recipe.batch_size * num_full + len(last)
 
     def batch(self, number: int) -> BatchPlan:
         """The plan of batch `number`, 0 <= number < len(self)."""
@@ -145,7 +125,7 @@ class EpochPlan:
         """
         size = self._size_of(first)
         end = first + 1
-        if self._grouping is None:
+        if self._grouping is None and self._budget is None:
             count = min(count, _MAX_SAMPLES_PLANNED_AT_ONCE // self.recipe.batch_size)
             last = min(first + count, len(self))
             while end < last and self._size_of(end) == size:
@@ -156,7 +136,7 @@ class EpochPlan:
         names = []
         row_edges = [0]
         for number in range(first, end):
-            batch_ids, batch_valid, batch_names = self._rows(number)
+            batch_ids, batch_valid, batch_names = self._rows_of(number)
             ids.append(batch_ids)
             valid.append(batch_valid)
             names.append(batch_names)
@@ -170,46 +150,32 @@ class EpochPlan:
             parts.append(plan.part(start, stop))
         return dict(zip(range(first, end), parts, strict=True))
 
-    def _rows(self, number: int) -> tuple[Int64s, Bools, Int64s]:
-        """A batch's ids, which of its rows count, and the names of its draws; (n,) each."""
-        # The rows of all spans are taken, and then those of this rank chosen from them.
+    def _rows_of(self, number: int) -> BatchRows:
+        """This rank's samples of a batch."""
+        if self._budget is not None:
+            return self._rows_of_budget(self._budget, number)
+        if self._grouping is None:
+            return self._rows.batch(number)
         rank_rows = self._partition.rank_rows(number)
         ids = []
         names = []
         for sequence, start, stop in rank_rows.spans:
-            order = self.orders[sequence]
-            if self._grouping is None:
-                rows = order.take(start, stop)
-                ids.append(rows.ids)
-                names.append(self._names(sequence, rows))
-            else:
-                begin, chosen = self._grouping.positions(sequence, number, start, stop)
-                # Up to the last position that is needed; most of the window, as a rule.
-                last = int(chosen.max(initial=-1))
-                rows = order.take(begin, begin + last + 1)
-                row_names = self._names(sequence, rows)
-                ids.append(rows.ids[chosen])
-                names.append(row_names[chosen])
+            begin, chosen = self._grouping.positions(sequence, number, start, stop)
+            # Up to the last position that is needed; most of the window, as a rule.
+            last = int(chosen.max(initial=-1))
+            rows = self.orders[sequence].take(begin, begin + last + 1)
+            row_names = self._rows.names(sequence, rows)
+            ids.append(rows.ids[chosen])
+            names.append(row_names[chosen])
         rank_ids = np.concatenate(ids)[rank_rows.rows]
         rank_names = np.concatenate(names)[rank_rows.rows]
-        return rank_ids, rank_rows.valid, rank_names
+        return BatchRows(rank_ids, rank_rows.valid, rank_names)
 
-    def _names(self, sequence: int, rows: OrderRows) -> Int64s:
-        """(n,) numbers that name the random draws of rows, different for all rows of an epoch.
-
-        If a sample comes once in a pass, its first name is its own number, so that its draws do not
-        depend on its place in the epoch.
-        """
-        recipe = self.recipe
-        content = self._content
-        share = sequence % len(content.weights)
-        has_repeats = recipe.picks and not recipe.picks[share].distinct(self.epoch)
-        if has_repeats:
-            places_of_share = recipe.places(share, self.epoch)
-            place_count = max(places_of_share, len(content))
-            return rows.places + rows.times * place_count
-        numbers = content.numbers(rows.ids)
-        return numbers + rows.times * len(content.index)
+    def _rows_of_budget(self, budget: BudgetBatches, number: int) -> BatchRows:
+        window, places, is_valid = budget.rows(number)
+        rows = self._rows.window(window)
+        valid = np.full(len(places), is_valid)
+        return BatchRows(rows.ids[places], valid, rows.names[places])
 
     def reads(self, number: int, plan: BatchPlan, *, is_first: bool) -> Records:
         """The ranges, (n,) of RANGE_DTYPE, to read ahead before batch `number`, which `plan` plans.
@@ -260,6 +226,8 @@ class EpochPlan:
 
     def _spans_ahead(self, number: int, *, is_first: bool) -> list[Span]:
         """The spans that are used up to a batch and that no earlier batch has requested."""
+        if self._budget is not None:
+            return self._budget.due(number, is_first=is_first)
         if self._grouping is None:
             return self._partition.spans(number)
         spans = []
@@ -270,6 +238,8 @@ class EpochPlan:
 
     def _is_mine(self, sequence: int, positions: Int64s) -> Bools:
         """(n,) which positions of a sequence are this rank's."""
+        if self._budget is not None:
+            return self._budget.is_mine(sequence, positions)
         if self._grouping is not None:
             positions = self._grouping.grouped(sequence, positions)
         return self._partition.is_mine(sequence, positions)
@@ -306,7 +276,7 @@ class EpochPlan:
                 places_in_share = (draws[in_share] * place_count).astype(np.int64)
                 places = places_in_share + content.starts[share]
                 # Draws of pass number `epoch`. In a mixture a pass is no epoch, but any will do.
-                ids_of = _ids_of(recipe, self.epoch, share, self.epoch)
+                ids_of = ids_of_pass(recipe, self.epoch, share, self.epoch)
                 other_ids[in_share] = ids_of(places)
 
         # The size of the batch is that of a view without a size of its own.
@@ -316,7 +286,20 @@ class EpochPlan:
                 size = view_plan.crops.size
                 break
         valid = np.ones(len(rows), dtype=np.bool_)
-        return self._plan(other_ids, valid, content.numbers(other_ids), size)
+        others = self._plan(other_ids, valid, content.numbers(other_ids), size)
+        crop = recipe.crop
+        if isinstance(crop, Patches):
+            # They have to fit into the batch, so each has at most the tokens of the one it replaces.
+            row_sizes = plan.crops.row_sizes
+            assert row_sizes is not None
+            most_tokens = crop.tokens_of_rows(row_sizes[rows])
+            other_sizes = others.crops.row_sizes
+            assert other_sizes is not None
+            crops = replace(
+                others.crops, row_sizes=crop.limit(other_sizes, most_tokens)
+            )
+            others = replace(others, crops=crops)
+        return others
 
     def of(self, ids: Int64s, number: int = 0) -> BatchPlan:
         """The plan of some samples at the size of batch `number`.
@@ -333,7 +316,13 @@ class EpochPlan:
             size = self._size_of(number)
         valid = np.ones(len(ids), dtype=np.bool_)
         numbers = self._content.numbers(ids)
-        return self._plan(ids, valid, numbers, size)
+        plan = self._plan(ids, valid, numbers, size)
+        layout = plan.crops.layout
+        if layout is not None:
+            # They may have more patches than a batch.
+            crops = replace(plan.crops, layout=replace(layout, batch_patches=None))
+            plan = replace(plan, crops=crops)
+        return plan
 
     def plan_pictures(
         self, plan: BatchPlan, samples: Int64s, numbers: Int64s, pictures: Records
@@ -363,6 +352,8 @@ class EpochPlan:
         )
 
     def _size_of(self, number: int) -> Size:
+        if self._budget is not None:
+            return self._budget.size(number)
         if self._grouping is not None:
             return self._grouping.size(number)
         if self._sizes is not None:
@@ -393,7 +384,7 @@ class EpochPlan:
         """The plan of n pictures in all views; `sizes` has the size of each view."""
         content = self._content
         views = self.recipe.views
-        widths, heights = _sides(records)
+        widths, heights = sides_of(records)
         seeds = [view.seed for view in views]
         flip_keys = keys(seeds, self.epoch, Stream.FLIP)
         flip_draws = uniform(flip_keys[:, None], names)  # (views, n)
@@ -486,6 +477,88 @@ def _grouping_of(
     return Grouping(partition, pictures, buckets, batches=batches, key=stream)
 
 
+def _budget_of(
+    recipe: Recipe, epoch: int, windows: Partition, rows: EpochRows
+) -> BudgetBatches:
+    """The batches of an epoch of a recipe with a budget; `rows` has those of each window."""
+    content = recipe.content
+
+    def deal(window: int) -> Dealt:
+        ids = rows.window(window).ids
+        if isinstance(recipe.crop, Buckets):
+            pictures = picture_sizes(content.records_of(ids))
+            check_covered(recipe.crop, pictures, partial(_name_of, content, ids))
+            return recipe.crop.deal(pictures, recipe.batch_size)
+        costs = recipe.costs(ids)
+        _check_costs(recipe, ids, costs)
+        return deal_by_cost(costs, recipe.crop.budget or 0, recipe.batch_size)
+
+    stream = None
+    if recipe.shuffle:
+        stream = key(recipe.seed, epoch, Stream.GROUP)
+    counts = recipe.window_batches.get(epoch)
+    if counts is None:
+        counts = count_batches(windows.batches, deal)
+        recipe.window_batches[epoch] = counts
+    return BudgetBatches(
+        windows,
+        recipe.ranks,
+        drop_last=recipe.drop_last,
+        deal=deal,
+        key=stream,
+        counts=counts,
+    )
+
+
+def _check_costs(recipe: Recipe, ids: Int64s, costs: Int64s) -> None:
+    """Raises ConfigError if a sample alone has more tokens than a batch may have."""
+    budget = recipe.crop.budget
+    assert budget is not None
+    wrong = np.flatnonzero((costs > budget) | (costs < 1))
+    if not len(wrong):
+        return
+    position = int(wrong[0])
+    name = _name_of(recipe.content, ids, position)
+    if costs[position] < 1:
+        raise ConfigError(
+            f"Patches(text_tokens=): {name} has {int(costs[position]):,} tokens, of its image and "
+            "its text. Pass a field with the number of text tokens, 0 or more"
+        )
+    raise ConfigError(
+        f"Patches: {name} has {int(costs[position]):,} tokens, of its image and its text, and a "
+        f"batch has tokens={budget:,}. Pass more tokens, a smaller max_tokens, or leave such samples "
+        "out with data.select"
+    )
+
+
+def num_batches(recipe: Recipe, epoch: int = 0) -> int:
+    """How many batches an epoch has on each rank."""
+    if recipe.crop.budget is None:
+        return partition_of(recipe, epoch).batches
+    return len(EpochPlan(recipe, epoch))
+
+
+def check_batches(recipe: Recipe, epoch: int = 0) -> None:
+    """Raises ConfigError if an epoch has no batch: a loop over it would end at once."""
+    if num_batches(recipe, epoch) > 0:
+        return
+    path = recipe.content.index.path
+    world_size = recipe.ranks.world_size
+    if recipe.crop.budget is not None:
+        raise ConfigError(
+            f"drop_last=True gives no batch: epoch {epoch} of {path} has fewer batches than there "
+            f"are ranks, {world_size}. Pass a smaller budget of the batches, or drop_last=False"
+        )
+    needs = ""
+    if world_size > 1:
+        needs = f", and a global batch of {world_size} ranks needs {recipe.batch_size * world_size}"
+    raise ConfigError(
+        f"batch_size={recipe.batch_size} with drop_last=True gives no full batch: epoch {epoch} of "
+        f"{path} has {recipe.rows(epoch)} samples{needs}. Pass a smaller batch_size, or "
+        "drop_last=False"
+    )
+
+
 def check_image_sizes(recipe: Recipe) -> None:
     """Raises ConfigError if images are too small for a random crop or for buckets without
     enlarging, or too large to be decoded.
@@ -511,7 +584,7 @@ def check_image_sizes(recipe: Recipe) -> None:
     records = index.records_of(samples)
     index.check_pixels(samples, records)
 
-    widths, heights = _sides(records)
+    widths, heights = sides_of(records)
     if buckets is not None:
         check_covered(buckets, picture_sizes(records), partial(_name_of, content, ids))
     sizes: tuple[Size, ...] = (recipe.size,)
@@ -528,45 +601,7 @@ def check_image_sizes(recipe: Recipe) -> None:
             )
 
 
-def _ids_of(recipe: Recipe, epoch: int, share: int, number: int) -> Ids:
-    """A function from places of pass `number` through a share to ids, in an epoch."""
-    content = recipe.content
-    ids_at: Ids = content.ids_at if recipe.shuffle else np.asarray
-    if not recipe.picks:
-        return ids_at
-    # A pick counts the places of a share from 0, the content those of all shares together.
-    start = content.starts[share]
-    seed = recipe.seed
-    if content.mixed:
-        seed = key(recipe.seed, share, Stream.SEQUENCE)
-    place_count = recipe.places(share, epoch)
-    pick = recipe.picks[share].ids(place_count, seed=seed, epoch=number)
-
-    def pick_ids(places: Int64s) -> Int64s:
-        picked = pick(places - start)
-        return ids_at(picked + start)
-
-    return pick_ids
-
-
-def picture_sizes(records: Records) -> Int64s:
-    """(n, 2) widths and heights of the images of samples."""
-    widths, heights = _sides(records)
-    return np.stack([widths, heights], axis=1)
-
-
 def _name_of(content: Content, ids: Int64s, position: int) -> str:
     """The name of the sample that has the id at a position of `ids`."""
     (number,) = content.numbers(ids[position : position + 1])
     return content.index.name_of(int(number))
-
-
-def _sides(records: Records) -> tuple[Int64s, Int64s]:
-    """(n,) widths and heights. Of a sample without an image they are so large that any crop fits:
-    nothing is cut out. A damaged record raises when its sample's batch is planned.
-    """
-    sides = []
-    for name in ("width", "height"):
-        lengths = records[name].astype(np.int64)
-        sides.append(np.where(lengths > 0, lengths, MAX_OUTPUT_PIXELS))
-    return sides[0], sides[1]

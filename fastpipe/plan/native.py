@@ -9,17 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastpipe.arguments import refusing_unknown_fields
-from fastpipe.arrays import Float64s, Int64s
+from fastpipe.arrays import Int64s
 from fastpipe.errors import ConfigError, flag, whole
-from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, BaseCrop
-
-# The search of NaFlex processors for a scale: its limits, and how near it comes.
-_NEAREST = 1e-5
-_LEAST_SCALE = _NEAREST / 10
-_MOST_SCALE = 100.0
-# Of a row, in pixels. Only images more elongated than 200:1 would get longer.
-_MAX_SIDE = 65535
+from fastpipe.plan.own_sizes import MAX_SIDE, largest_sizes, rounded_sizes
 
 
 @refusing_unknown_fields("fastpipe.Native")
@@ -62,6 +55,8 @@ class Native(BaseCrop):
     enlarge: bool = False
     interpolation: str = "bicubic"
 
+    has_own_sizes = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         multiple = whole("multiple", self.multiple, least=1, most=1024)
@@ -90,61 +85,16 @@ class Native(BaseCrop):
         """(n, 2) int64: width and height of each image in its row."""
         pictures = np.stack([widths, heights], axis=1)
         if self.enlarge:
-            resized = self._enlarged(pictures)
+            resized = largest_sizes(
+                pictures, multiple=self.multiple, max_pixels=self.max_pixels
+            )
         else:
-            resized = self._rounded(pictures)
-        longest = _MAX_SIDE // self.multiple * self.multiple
+            assert self.min_pixels is not None
+            resized = rounded_sizes(
+                pictures,
+                multiple=self.multiple,
+                min_pixels=self.min_pixels,
+                max_pixels=self.max_pixels,
+            )
+        longest = MAX_SIDE // self.multiple * self.multiple
         return np.minimum(resized.astype(np.int64), longest)
-
-    def _rounded(self, pictures: Int64s) -> Float64s:
-        """Qwen-VL's rule: (n, 2) -> (n, 2).
-
-        Source: smart_resize of Qwen2-VL in transformers.
-        """
-        multiple = self.multiple
-        # Halves are rounded to even, as Python's round does.
-        resized = np.rint(pictures / multiple) * multiple
-        pixels = resized.prod(axis=1)
-        areas = pictures.prod(axis=1)  # of at most 65,535 x 65,535 pixels
-
-        is_too_large = pixels > self.max_pixels
-        shrink = np.sqrt(areas / self.max_pixels)[:, None]
-        multiples = np.floor(pictures / shrink / multiple)
-        shrunk = np.maximum(multiples * multiple, multiple)
-
-        assert self.min_pixels is not None
-        is_too_small = pixels < self.min_pixels
-        grow = np.sqrt(self.min_pixels / areas)[:, None]
-        multiples = np.ceil(pictures * grow / multiple)
-        grown = multiples * multiple
-
-        resized = np.where(is_too_small[:, None], grown, resized)
-        return np.where(is_too_large[:, None], shrunk, resized)
-
-    def _enlarged(self, pictures: Int64s) -> Float64s:
-        """The largest sizes whose patches fit into max_pixels: (n, 2) -> (n, 2).
-
-        Source: get_image_size_for_max_num_patches of SigLIP 2 in transformers. The search stops at
-        a scale that is near enough; with more steps, some sizes would be others.
-        """
-        most_patches = self.max_pixels // self.multiple**2
-        # (n,) the scales between which the one that just fits lies.
-        least = np.full(len(pictures), _LEAST_SCALE)
-        most = np.full(len(pictures), _MOST_SCALE)
-        while len(pictures) and most[0] - least[0] >= _NEAREST:
-            scales = (least + most) / 2
-            patches_of_sides = self._patches(pictures, scales)
-            fits = patches_of_sides.prod(axis=1) <= most_patches
-            least = np.where(fits, scales, least)
-            most = np.where(fits, most, scales)
-        return self._patches(pictures, least) * self.multiple
-
-    def _patches(self, pictures: Int64s, scales: Float64s) -> Float64s:
-        """Patches of each side, at these scales: (n, 2)."""
-        sides = pictures * scales[:, None]
-        patches: Float64s = np.maximum(np.ceil(sides / self.multiple), 1)
-        return patches
-
-
-# The kinds of size= that show whole images, whose sizes follow from the images.
-WholeImages = Buckets | Native

@@ -110,13 +110,13 @@ CONFLICTS = {
         "image, too",
     ),
     "whole images + crop": Conflict(
-        '`size="bucket"` or `size=fastpipe.Native()`',
+        '`size="bucket"`, `size=fastpipe.Native()` or `Patches()`',
         "`crop=`, and `size=` or `crop=` of a View",
         "images are shown whole, and sizes follow from the images",
-        "leave them out; interpolation and padding are options of fastpipe.Buckets and Native",
+        "leave them out; interpolation and padding are options of fastpipe.Buckets, Native and Patches",
     ),
     "whole images + other sizes": Conflict(
-        '`size="bucket"` or `size=fastpipe.Native()`',
+        '`size="bucket"`, `size=fastpipe.Native()` or `Patches()`',
         "`size_choices=` and `loader.set_size`",
         "sizes follow from the images",
         "leave them out, or pass one size",
@@ -127,6 +127,30 @@ CONFLICTS = {
         "each image has a size of its own, so that a batch is a list of images and not one tensor",
         "leave them out, and change the images in the training loop: (image.float() / 255 - mean) / "
         "std",
+    ),
+    "patches + augment": Conflict(
+        "`size=fastpipe.Patches()`",
+        "`augment=` with more than normalising",
+        "a batch has patches of images, and no images",
+        "pass fastpipe.Augment(mean=..., std=...), such as Augment.imagenet(), which normalises alone",
+    ),
+    "patches + pictures": Conflict(
+        "`size=fastpipe.Patches()`",
+        "`views=`, and masks, maps, second images and lists of pictures in `fields=`",
+        "only the image of a sample is cut into patches",
+        "leave them out, or pass size=fastpipe.Native() and cut the images in the training loop",
+    ),
+    "budget + partition": Conflict(
+        "`fastpipe.Patches(tokens=)` or `fastpipe.Buckets(pixels=)`",
+        '`partition="node"` or a number',
+        "how many samples a batch has follows from its images, and each node would need equally many",
+        'use partition="sample"',
+    ),
+    "budget + PerClass": Conflict(
+        "`fastpipe.Patches(tokens=)` or `fastpipe.Buckets(pixels=)`",
+        "`sampler=` PerClass",
+        "its batches have equally many samples of each class, and these have as many as fit",
+        "leave tokens= or pixels= out, and pass batch_size=",
     ),
     "moving module + unmovable fields": Conflict(
         "`augment=` with modules that may move pixels",

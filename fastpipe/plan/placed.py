@@ -21,7 +21,7 @@ from fastpipe.arrays import Bools, Float32s, Int64s
 from fastpipe.errors import ConfigError, choice, real_number, whole
 from fastpipe.plan.crop_boxes import Crops, canvas_of
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.native import WholeImages
+from fastpipe.plan.whole_images import WholeImages
 
 _MAX_POINTS = 2**31
 _PAIRS_HINT = (

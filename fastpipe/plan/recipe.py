@@ -11,16 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from fastpipe.errors import ConfigError
-from fastpipe.plan.content import Content
+import numpy as np
+
+from fastpipe.arrays import Int64s
+from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.budget import samples_of_window
+from fastpipe.plan.content import ColumnReader, Content
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.crops import Size as Size
 from fastpipe.plan.draws import Stream, key, uniform_one
-from fastpipe.plan.native import WholeImages
 from fastpipe.plan.partition import ALONE, Partition, Ranks, rows_of_mixture
 from fastpipe.plan.picks import Pick
+from fastpipe.plan.picture_sizes import picture_sizes
+from fastpipe.plan.whole_images import WholeImages
+
+_SAMPLES_FOR_MEAN = 1 << 16
+MAX_BATCH_SIZE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ def view_seed(seed: int, view: int) -> int:
 class Recipe:
     """All that decides a loader's batches, checked."""
 
-    batch_size: int  # of each rank
+    batch_size: int  # of each rank; with a budget, the most samples
     size: Size
     # Buckets also decide which samples share a batch, and its size. With Native, each row has a size
     # of its own, and `size` is not used.
@@ -88,6 +97,8 @@ class Recipe:
     other_views: tuple[
         ViewRecipe, ...
     ] = ()  # the views after the first; see Note [views]
+    # The numbers of text tokens, which count against the tokens of a batch.
+    text_tokens: ColumnReader | None = None
     # The sampler's part of a loader's state.
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
@@ -110,6 +121,33 @@ class Recipe:
             return rows_of_mixture(content.weights, content.counts(), self.repeats, end)
         return len(content)
 
+    def costs(self, ids: Int64s) -> Int64s:
+        """(n,) what samples take of the budget, in tokens or pixels."""
+        pictures = picture_sizes(self.content.records_of(ids))
+        costs = self.crop.costs(pictures)
+        if self.text_tokens is not None:
+            costs = costs + self.text_tokens.take(ids)
+        return costs
+
+    @cached_property
+    def window_samples(self) -> int:
+        """Samples of a window; see Note [batches of a budget]."""
+        budget = self.crop.budget
+        assert budget is not None
+        count = len(self.content)
+        step = -(-count // _SAMPLES_FOR_MEAN)  # rounded up
+        ids = np.arange(0, count, step, dtype=np.int64)
+        mean_cost = float(self.costs(ids).mean())
+        num_sizes = 1
+        if isinstance(self.crop, Buckets):
+            num_sizes = max(1, len(self.crop.listed_sizes))
+        return samples_of_window(mean_cost, budget, self.batch_size, num_sizes)
+
+    @cached_property
+    def window_batches(self) -> dict[int, Int64s]:
+        """Epoch -> (windows,) how many batches each window has, for epochs that were counted."""
+        return {}
+
     def places(self, share: int, epoch: int) -> int:
         """Places of a pass through a share; see Note [passes]."""
         if not self.picks or self.content.mixed:
@@ -121,30 +159,23 @@ class Recipe:
 
 
 def partition_of(recipe: Recipe, epoch: int = 0) -> Partition:
-    """How the ranks share the rows of an epoch."""
+    """How the ranks share the rows of an epoch; with a budget, how windows share them."""
+    batch_size = recipe.batch_size
+    drop_last = recipe.drop_last
+    ranks = recipe.ranks
+    if recipe.crop.budget is not None:
+        # A window is a batch of one rank: see Note [batches of a budget].
+        batch_size = min(recipe.window_samples, recipe.rows(epoch))
+        drop_last = False
+        ranks = ALONE
     return Partition(
         recipe.rows(epoch),
-        recipe.batch_size,
-        drop_last=recipe.drop_last,
-        ranks=recipe.ranks,
+        batch_size,
+        drop_last=drop_last,
+        ranks=ranks,
         sequences=recipe.sequences,
         in_turn=recipe.repeats > 1,
         weights=recipe.content.weights,
         epoch=epoch,
         seed=recipe.seed,
-    )
-
-
-def check_batches(recipe: Recipe, epoch: int = 0) -> None:
-    """Raises ConfigError if an epoch has no batch: a loop over it would end at once."""
-    if partition_of(recipe, epoch).batches > 0:
-        return
-    needs = ""
-    world_size = recipe.ranks.world_size
-    if world_size > 1:
-        needs = f", and a global batch of {world_size} ranks needs {recipe.batch_size * world_size}"
-    raise ConfigError(
-        f"batch_size={recipe.batch_size} with drop_last=True gives no full batch: epoch {epoch} of "
-        f"{recipe.content.index.path} has {recipe.rows(epoch)} samples{needs}. Pass a smaller "
-        "batch_size, or drop_last=False"
     )

@@ -41,6 +41,7 @@ BY_VIEW = (
     "second",
     "relief",
 )
+PACKED = fastpipe.Patches(4, tokens=64, max_tokens=16)
 KEYS = ["input", "mask", "bbox_xyxy", "keypoints"]
 
 
@@ -620,6 +621,13 @@ def test_each_row_of_the_table_is_an_error(data: Path, marked: Path) -> None:
             marked,
             {"size": fastpipe.Native(), "augment": fastpipe.Augment.imagenet()},
         ),
+        "patches + augment": (
+            marked,
+            {"size": fastpipe.Patches(4), "augment": fastpipe.Augment.simclr()},
+        ),
+        "patches + pictures": (data, {"size": fastpipe.Patches(4), "fields": ["image", "seg"]}),
+        "budget + partition": (marked, {"size": PACKED, "partition": 2}),
+        "budget + PerClass": (marked, {"size": PACKED, "sampler": fastpipe.PerClass(2)}),
         "moving module + unmovable fields": (
             data,
             {"fields": ["image", "seg"], "augment": plain_pixels(k.RandomAffine(9.0))},

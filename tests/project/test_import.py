@@ -32,6 +32,7 @@ PUBLIC = {
     "Letterbox",
     "Loader",
     "Native",
+    "Patches",
     "PackError",
     "PerClass",
     "Points",

@@ -23,7 +23,7 @@ LAYERS: dict[str, str] = {
     "pages": "",
     "machine": "",
     "dataset/format": "fastpipe.native",
-    "plan": "",
+    "plan": "fastpipe.native",
     "store/remote": "fastpipe.native obstore huggingface_hub",
     "store": "",
     "engine": "fastpipe.native",
@@ -60,7 +60,7 @@ LAYERS: dict[str, str] = {
 # The same for the folders of csrc/.
 CSRC_LAYERS = (
     *("third_party", "base", "io", "jpeg", "jpeg/decode", "jpeg/transcode"),
-    *("coefficients", "png", "resize", "engine", "python"),
+    *("coefficients", "png", "resize", "plan", "engine", "python"),
 )
 
 FLOOR = {entry: number for number, entry in enumerate(LAYERS)}
@@ -215,7 +215,7 @@ def test_forbidden_imports_are_seen() -> None:
         ("fastpipe.tools.cli", "import fastpipe.novelty", "in no layer"),
         ("fastpipe.plan.batch", "import torch.nn", "torch may be imported only by"),
         (
-            "fastpipe.plan.batch",
+            "fastpipe.loading.state",
             "from fastpipe.native import _engine",
             "fastpipe.native may be imported only by",
         ),

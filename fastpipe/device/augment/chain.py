@@ -94,6 +94,11 @@ class Chain(torch.nn.Module):
         return bool(self.mixers) or self.label_smoothing > 0
 
     @property
+    def only_normalises(self) -> bool:
+        """Whether it changes numbers of pixels alone: it needs no images, and no labels."""
+        return not self._sequence and not self.soft
+
+    @property
     def mixers(self) -> list[Operation]:
         """The operations that mix images, in order."""
         return [operation for operation in self._sequence if operation.mixes]
@@ -370,6 +375,11 @@ class Chain(torch.nn.Module):
                 check_labels(labels, classes)
                 labels = self._soften(labels, classes, plan, tensors)
         return out, labels
+
+    def normalise(self, images: Tensor, plan: AugmentPlan, tensors: Tensors) -> Tensor:
+        """The same for an augmentation that only normalises."""
+        with without_torch_defaults(images.device):
+            return self._carry_out(images, plan, plan.split(tensors))
 
     def _carry_out(
         self, images: Tensor, plan: AugmentPlan, step_tensors: Sequence[Tensors]

@@ -18,6 +18,7 @@ from fastpipe.arrays import Int64s, Uint8s
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.folder import check_local
 from fastpipe.device.augment import Augment
+from fastpipe.device.patch_batch import put_together
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError, flag, format_count, readable, whole
@@ -365,6 +366,8 @@ def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
     views = []
     for view, view_plan in enumerate(host_batch.plan.views):
         images = staged.images[view] if staged.images else None
+        if images is not None and view_plan.crops.layout is not None:
+            images = put_together(images.cpu(), view_plan.crops)
         values = {}
         if host_batch.fields is not None:
             for key, name in host_batch.fields.names.items():
