@@ -115,7 +115,7 @@ class RowWorker {
   struct Crop {
     const RowTask* task = nullptr;
     RowOptions options = {};
-    PixelSpan out = {};  // the row, or the patch writer's room
+    PixelSpan out = {};               // the row, or the patch writer's room
     std::uint8_t* patches = nullptr;  // where the row goes if it consists of patches
     PatchWriter patch_writer = {};
     CropRegion needed = {};  // of the picture

@@ -7,9 +7,9 @@
 namespace fastpipe {
 
 // Note [best fit]
-// Samples are taken one after the other, and each goes to the fullest batch in which it has room; to a new one if it has
-// none. Large samples, which fill an eighth of a batch and more, are taken first, the largest first: smaller ones then
-// fill the gaps that they leave. All others are taken in their own order, so that batches mix them as it does.
+// Samples are taken one after the other, and each goes to the fullest batch in which it has room; to a new one if it
+// has none. Large samples, which fill an eighth of a batch and more, are taken first, the largest first: smaller ones
+// then fill the gaps that they leave. All others are taken in their own order, so that batches mix them as it does.
 
 // Writes for each of `count` samples the number of its batch, from 0 on, and returns how many batches there are.
 // `sizes` are from 1 to `budget`; a batch has at most `most` samples. May throw only what allocation throws.

@@ -20,6 +20,7 @@ from support.walk.walked_data import Known, make
 from support.walk.walked_values import UNSURE, WRONG, WRONG_OPEN
 
 import fastpipe
+from fastpipe.plan import recipe
 from fastpipe.plan.grouping import Grouping
 
 SEED = 7
@@ -56,6 +57,7 @@ def chosen(folder: Path, known: dict[str, Known]) -> Chosen:
 def one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """An epoch of few batches has several windows in which samples are put together by their shapes."""
     monkeypatch.setattr(Grouping, "batches_of", staticmethod(lambda *_: 2))
+    monkeypatch.setattr(recipe, "samples_of_window", lambda *_: 9)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
 
 

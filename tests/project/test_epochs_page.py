@@ -137,8 +137,21 @@ def test_images_at_sizes_of_their_own(flat: Path, tmp_path: Path) -> None:
     assert all(side % 28 == 0 for image in names["images"] for side in image.shape[1:])
 
 
+def test_images_as_patches(flat: Path, tmp_path: Path) -> None:
+    batch = run(11, flat, tmp_path)["batch"]
+    assert batch.patches.shape == (4096, 768)
+    assert batch.cu_seqlens[-1] == batch.grids.prod(dim=1).sum() == batch.patch_valid.sum()
+    assert len(batch.labels) == len(batch.grids)
+
+
+def test_batches_of_a_budget(flat: Path, tmp_path: Path) -> None:
+    with run(12, flat, tmp_path)["by_pixels"] as loader:
+        for images, _ in loader:
+            assert images.numel() <= 3 * 16 * 64 * 64
+
+
 def test_every_program_and_argument_is_there() -> None:
-    assert len(PROGRAMS) == 11
+    assert len(PROGRAMS) == 13
     for name in ("sampler", "epoch_size", "size", "views"):
         assert f"`{name}=" in PAGE
         assert name in inspect.signature(fastpipe.loader).parameters

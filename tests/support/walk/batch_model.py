@@ -31,6 +31,9 @@ class BatchModel(Model):
             if self.native:
                 self._check_native(batch, images)
                 continue
+            if self.patches:
+                self._check_patches(batch, images)
+                continue
             crop, wanted = self.view(view, size)
             many = () if crop is None or crop.rows == 1 else (crop.rows,)
             shape = (rows, *many, {"gray": 1, "rgb": 3, "rgba": 4}[self["channels"]])
@@ -77,6 +80,20 @@ class BatchModel(Model):
                 size is None or size.tolist() == [high, wide], "image_size", size, "of", image.shape
             )
             expect(image.dtype == self["dtype"], "dtype", image.dtype)
+
+    def _check_patches(self, batch: Taken, images: Any) -> None:
+        size = self["size"]
+        channels = {"gray": 1, "rgb": 3, "rgba": 4}[self["channels"]]
+        numbers = channels * size.patch_size**2 * size.frames
+        expect(len(images) == len(batch), len(images), "images of", len(batch), "samples")
+        tokens = 0
+        for patches, grid in zip(images, batch.values.get("grids", images), strict=True):
+            expect(patches.shape[1] == numbers, "patches of", patches.shape[1], "numbers")
+            tokens += len(patches) // size.merge**2
+            expect(len(patches) <= size.max_tokens * size.merge**2, len(patches), "patches")
+            if len(batch.values):
+                expect(size.form == "padded" or int(grid.prod()) == len(patches), "grids", grid)
+        expect(size.tokens is None or tokens <= size.tokens, tokens, "tokens in a batch")
 
     def view(self, number: int, size: Any) -> tuple[Any, set[tuple[int, int]] | None]:
         """Crop and sizes that a view may have."""
@@ -198,7 +215,10 @@ class BatchModel(Model):
             crops = isinstance(images, torch.Tensor) and images.ndim == 5
             rows = zip(*mine, strict=True) if crops else [mine]
             for boxes, labels in rows:
-                self._check_some(boxes, labels, images[place].shape[-2:])
+                size = images[place].shape[-2:]
+                if self.patches:
+                    size = (batch.values["grids"][place] * self["size"].patch_size).tolist()
+                self._check_some(boxes, labels, size)
 
     def _check_some(self, boxes: torch.Tensor, labels: torch.Tensor, size: Any) -> None:
         high, wide = size

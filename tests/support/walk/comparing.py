@@ -27,6 +27,7 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
     if (
         model.buckets
         or model.native
+        or model.patches
         or model.replaced
         or not model.with_images
         or model["augment"] is not None

@@ -90,7 +90,10 @@ class Walk:
             broken = refusals(self.model)
             if self.options.get("fields") is not None:  # what the comparing needs, too
                 given = list(self.options["fields"])
-                given += [name for name in ("id", "valid", "epoch") if name not in given]
+                needed = ["id", "valid", "epoch"]
+                if self.model.patches:
+                    needed.append("grids")
+                given += [name for name in needed if name not in given]
                 self.options["fields"] = tuple(given)
             expect(not broken, "a loader takes what the docs refuse:", broken)
             self._look_at_dataset()
@@ -216,9 +219,10 @@ class Walk:
                     len(loader),
                 )
                 epoch = []
+                whole = len(loader)
                 for done, batch in enumerate(loader):
                     epoch.append(taken(batch))
-                    left = len(loader) - done - 1
+                    left = whole - done - 1
                     expect(loader.remaining == left, "remaining", loader.remaining, "not", left)
                     self.model.check_batch(epoch[-1], loader, number, self.size_now(number))
                 found.append(epoch)
@@ -286,6 +290,9 @@ class Walk:
     def _ranks(self) -> None:
         """The union over the ranks is the epoch of one loader; a state goes from one world to another."""
         world = (1, 2, 3, 4, 8)[self._number("a", 5)]
+        if self.model.budget:
+            self._ranks_of_budget(world)
+            return
         batch = 1 + self._number("b", 4)
         self.options["batch_size"] = batch * world
         self.model = whole = BatchModel(self.draw, self.options, self.samples)
@@ -334,6 +341,43 @@ class Walk:
                         rest.append(epochs_of(loader, 1)[0])
             self._union(rest, found[place:], f"on {other} ranks, resumed from {world} at {place}")
 
+    def _ranks_of_budget(self, world: int) -> None:
+        """Ranks take the batches of one loader in turn; a state goes from one world to another."""
+        found = self._reference(1)[0]
+        with self.open(rank=0, world_size=world) as loader:
+            steps = len(loader)
+        if self.model.drop_last:
+            expect(steps == len(found) // world, "steps", steps, "of", len(found), "batches")
+        else:
+            expect(steps == -(-len(found) // world), "steps", steps, "of", len(found), "batches")
+
+        def check(world: int, first: int, state: Any = None) -> None:
+            for rank in range(world):
+                with self.open(rank=rank, world_size=world) as loader:
+                    if state is not None:
+                        loader.load_state_dict(state)
+                    (epoch,) = epochs_of(loader, 1)
+                for step, batch in enumerate(epoch):
+                    number = first + step * world + rank
+                    if number < len(found):
+                        self._same([[found[number]]], [[batch]], f"on {world} ranks")
+                    else:
+                        expect(not any(batch.valid), "a repeated batch counts")
+
+        check(world, 0)
+        place = self._number("c", steps + 1)
+        if place == steps:
+            return
+        with self.open(rank=world - 1, world_size=world) as loader:
+            some(iter(loader), place)
+            state = json.loads(json.dumps(loader.state_dict()))
+        others = [each for each in (1, 2, 3, 4) if place * world % each == 0]
+        other = others[self._number("d", len(others))]
+        with self.open(rank=0, world_size=other) as loader:
+            left = len(loader) - place * world // other
+        if left > 0:
+            check(other, place * world, state)
+
     def _union(self, ranks: list[list[Taken]], found: list[Taken], when: str) -> None:
         """The global batches of ranks are those of one loader."""
         mixes = any(word in self.draw.options.get("augment", "") for word in ("mixup", "cutmix"))
@@ -376,7 +420,7 @@ class Walk:
                 loader.set_size(size)
             except fastpipe.ConfigError as error:
                 free = self.options.get("size_choices") is None and not (
-                    self.model.buckets or self.model.native
+                    self.model.buckets or self.model.native or self.model.patches
                 )
                 views = self.options.get("views")
                 sized = isinstance(views, (list, tuple)) and all(

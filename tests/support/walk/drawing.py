@@ -12,6 +12,7 @@ from support.walk.walked_values import FIXED_CROPS, MANY_CROPS, MODULES, MOVED, 
 
 USUAL = ("label", "id", "key", "source", "valid", "epoch")
 OF_BUCKETS = ("image_size", "pixel_mask")
+OF_PATCHES = ("coords", "cu_seqlens", "patch_valid", "grids")
 OF_MIXING = ("mix_lam", "mix_index")
 
 
@@ -236,11 +237,18 @@ class _Options:
                 "fastpipe.Buckets(area=300, size_divisible=4, fit='cover', interpolation='bicubic')",
                 "fastpipe.Native(max_pixels=300, multiple=5)",
                 "fastpipe.Native(max_pixels=20 * 16, multiple=4, enlarge=True, interpolation='bilinear')",
+                "fastpipe.Buckets(area=300, size_divisible=4, pixels=2000)",
+                "fastpipe.Buckets(sizes=[(8, 12), 12, (20, 6)], fit='cover', pixels=700)",
+                "fastpipe.Patches(5, max_tokens=12)",
+                "fastpipe.Patches(3, max_tokens=9, merge=2, enlarge=True, form='padded')",
+                "fastpipe.Patches(4, tokens=50, max_tokens=16)",
+                "fastpipe.Patches(2, tokens=30, max_tokens=9, merge=2, channels_first=True, frames=2)",
             )
 
     def _crop(self, train: bool) -> None:
         size = self.made.options.get("size", "")
-        if ("Buckets" in size or "Native" in size) and self.often(0.9):
+        is_whole = any(kind in size for kind in ("Buckets", "Native", "Patches"))
+        if is_whole and self.often(0.9):
             return
         kinds = (
             (FIXED_CROPS, RANDOM_CROPS)
@@ -344,6 +352,10 @@ class _Options:
             usual += OF_BUCKETS
         if "Native" in options.get("size", ""):
             usual.append("image_size")
+        if "Patches" in options.get("size", ""):
+            usual += OF_PATCHES
+            if "padded" in options["size"]:
+                usual.remove("cu_seqlens")
         augment = options.get("augment", "")
         if ("mixup" in augment or "cutmix" in augment) and self.often(0.7):
             usual += OF_MIXING

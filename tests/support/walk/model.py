@@ -77,7 +77,11 @@ class Model:
         )
         self.with_images = self["fields"] is None or "image" in self["fields"]
         self.native = isinstance(self["size"], fastpipe.Native)
-        hflip = self.train and not self.native if self["hflip"] is None else self["hflip"]
+        self.patches = isinstance(self["size"], fastpipe.Patches)
+        # Batches have as many samples as fit.
+        self.budget = getattr(self["size"], "budget", None) is not None
+        own_sizes = self.native or self.patches
+        hflip = self.train and not own_sizes if self["hflip"] is None else self["hflip"]
         self.hflip = 0.5 if hflip is True else float(hflip)
         views = self["views"] if isinstance(self["views"], (list, tuple)) else []
         flips = [self.hflip if view.hflip is None else float(view.hflip) for view in views] or [
@@ -177,6 +181,9 @@ class Model:
 
     def check_length(self, length: int) -> None:
         """Of a loader. Where a dataset of a mixture ends, a batch may have a row more or less of it than its share."""
+        if self.budget:
+            self._length = length
+            return
         slack = 0
         if self.draw.mixed and isinstance(self["epoch_size"], (str, type(None))):
             slack = 2 * int(1 / (min(self.data.weights) * self.rows)) + 2
@@ -209,7 +216,7 @@ class Model:
 
     def check_order(self, epochs: list[list[list[int]]], first: int = 0) -> None:
         """Numbers of the valid rows of each global batch of some epochs, one behind the other."""
-        for epoch in epochs:
+        for epoch in epochs if not self.budget else ():
             expect(
                 len(epoch) == self.length, "an epoch has", len(epoch), "batches, not", self.length
             )
@@ -226,6 +233,8 @@ class Model:
                     self.rows,
                 )
         got = [[n for batch in epoch for n in batch] for epoch in epochs]
+        for epoch in got if self.budget and not self.draw.mixed else ():
+            expect(len(epoch) == self.size_of_epoch, "rows", len(epoch), "of", self.size_of_epoch)
         if self.replaced:
             return
         outside = [n for epoch in got for n in epoch if not 0 <= n < self.count]
@@ -235,7 +244,8 @@ class Model:
         elif self.per_class is not None:
             self._check_classes(epochs)
         elif self.draw.mixed:
-            self._check_mixture(epochs, first)
+            if not self.budget:
+                self._check_mixture(epochs, first)
         elif self.weights is not None:
             for epoch in got:
                 self._check_weighted(epoch)
@@ -246,7 +256,7 @@ class Model:
         """Orders one behind the other, each sample `repeats` times in a row."""
         again, size = self.repeats, self.size_of_epoch
         one_pass = self.count * again
-        if not self.shuffle and not self.buckets and self.parts == 1:
+        if not self.shuffle and not self.buckets and not self.budget and self.parts == 1:
             line = [n for n in range(self.count) for _ in range(again)]
             for number, epoch in enumerate(got, start=first):
                 start = number * size if not self.plain else 0
@@ -279,7 +289,7 @@ class Model:
             left_out,
             "rows were left out",
         )
-        shuffled = self.shuffle and self.plain and not self.buckets
+        shuffled = self.shuffle and self.plain and not self.buckets and not self.budget
         if shuffled and len(got) > 1 and self.count >= 12 and self.rows < self.count:
             expect(got[0] != got[1], "two epochs have the same order")
 
@@ -313,7 +323,7 @@ class Model:
         for number, epoch in enumerate(got, start=first):
             numbers, ordered = self.numbers(number)
             wanted = [n for n in numbers for _ in range(self.repeats)]
-            if ordered and not self.buckets:
+            if ordered and not self.buckets and not self.budget:
                 expect(
                     epoch == wanted[: len(epoch)],
                     "the sampler names",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from support.walk.drawing import OF_BUCKETS, OF_MIXING, USUAL, fields_of
+from support.walk.drawing import OF_BUCKETS, OF_MIXING, OF_PATCHES, USUAL, fields_of
 from support.walk.model import MOVING, PLACED, Model, pair
 
 import fastpipe
@@ -29,7 +29,10 @@ def refusals(model: Model) -> set[str]:
     several = model.crop is not None and model.crop.rows > 1
     five = isinstance(model.crop, fastpipe.FiveCrop)
     augment = options.get("augment")
-    whole = model.buckets or model.native
+    whole = model.buckets or model.native or model.patches
+    fills_batches = not draw.mixed and not model.budget
+    pictures = kinds & {"mask", "image", "map", "images"}
+    normalises = augment is None or getattr(augment, "only_normalises", False)
     is_float = model.with_images and model["dtype"] == torch.float32
     of_views = "augment=" in draw.options.get("views", "")
     soft = isinstance(augment, fastpipe.Augment) and augment.soft
@@ -55,6 +58,11 @@ def refusals(model: Model) -> set[str]:
         (model.ordered and options.get("shuffle") is True, words("shuffle + ordered sampler")),
         (model.listed and options.get("epoch_size") is not None, words("epoch_size + listing sampler")),
         (model.buckets and per_class is not None, words("buckets + PerClass")),
+        (model.patches and (views or pictures), words("patches + pictures")),
+        (model.patches and not normalises, words("patches + augment")),
+        (model.budget and model["partition"] != "sample", words("budget + partition")),
+        (model.budget and per_class is not None, words("budget + PerClass")),
+        (not model.patches and {*OF_PATCHES} & set(fields), "fields", "image, label"),
         (model.padded and "pages" in fields, words("buckets + lists of pictures")),
         (per_class is not None and (many * each != model.rows or not 0 < many <= named), "PerClass"),
         (not model.padded and "pixel_mask" in fields, "image_size", "pixel_mask"),
@@ -83,7 +91,7 @@ def refusals(model: Model) -> set[str]:
         (without and options.get("epoch_size") is None, "replacement"),
         (due and not all(due), "Weighted"),
         (without and due and model.size_of_epoch > due[0] // parts * parts * model.repeats, "epoch_size"),
-        (not draw.mixed and model.drop_last and 0 < model.size_of_epoch < model.rows, "batch_size", "drop_last"),
+        (fills_batches and model.drop_last and 0 < model.size_of_epoch < model.rows, "batch_size", "drop_last"),
         (model.rows % parts, "batch_size"),
         (min(model.size_of_epoch, *map(len, shares), model.count) < parts, "partition"),
         (_too_small(model), "resize", "crop"),
@@ -94,12 +102,12 @@ def refusals(model: Model) -> set[str]:
     return found
 
 
-_ALWAYS = {"image", *USUAL, *OF_BUCKETS, *OF_MIXING}
+_ALWAYS = {"image", *USUAL, *OF_BUCKETS, *OF_MIXING, *OF_PATCHES}
 
 
 def _too_small(model: Model) -> bool:
     """A crop out of less than it needs, in some view."""
-    if model.buckets or model.native:
+    if model.buckets or model.native or model.patches:
         return False
     sizes = [model["size"]] if model["size_choices"] is None else model["size_choices"]
     sizes = [size(0) if callable(size) else size for size in sizes]

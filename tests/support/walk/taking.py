@@ -120,8 +120,11 @@ def taken(batch: Any) -> Taken:
     images, labels = (
         (values.get("image", []), values.get("label")) if isinstance(batch, dict) else batch
     )
+    grids = values.get("grids") if values else getattr(batch, "grids", None)
+    if grids is not None:
+        images, values = _by_sample(images, values, grids)
     one_view = isinstance(images, torch.Tensor) or (
-        bool(images) and isinstance(images[0], torch.Tensor) and images[0].ndim == 3
+        bool(images) and isinstance(images[0], torch.Tensor) and images[0].ndim < 4
     )
     return Taken(
         [images] if one_view else list(images),
@@ -131,6 +134,26 @@ def taken(batch: Any) -> Taken:
         values["epoch"] if values else batch.epoch,
         values,
     )
+
+
+def _by_sample(
+    images: Any, values: dict[str, Any], grids: torch.Tensor
+) -> tuple[Any, dict[str, Any]]:
+    """Patches and their coordinates, cut into those of each sample."""
+    counts = grids.prod(1).tolist()
+    own = dict(values)
+    if "cu_seqlens" in own:
+        own["cu_seqlens"] = own["cu_seqlens"].diff()
+    if "patch_valid" in own and own["patch_valid"].ndim == 1:
+        own["patch_valid"] = list(torch.split(own["patch_valid"][: sum(counts)], counts))
+    named = {"image": images, "coords": values.get("coords")}
+    for name, value in named.items():
+        if not isinstance(value, torch.Tensor):
+            continue
+        is_padded = value.ndim == 3
+        parts = list(value) if is_padded else list(torch.split(value[: sum(counts)], counts))
+        own[name] = named[name] = parts
+    return named["image"], own if values else values
 
 
 def epochs_of(loader: Iterable[Any], count: int) -> list[list[Taken]]:
