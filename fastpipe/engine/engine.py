@@ -184,7 +184,8 @@ class Engine:
         # One for each row of an image.
         slots = []
         for (images, exact), view in zip(views, plan.views, strict=True):
-            slot = Slot(images, exact, view.crops.rendering)
+            crops = view.crops
+            slot = Slot(images, exact, crops.rendering, layout=crops.layout)
             slots += [slot] * view.rows_per_sample
         tasks = tasks_of(self._index, plan, places)
         samples = np.arange(len(plan))

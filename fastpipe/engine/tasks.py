@@ -15,6 +15,7 @@ from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan, rows_of
 from fastpipe.plan.crops import Rendering
 from fastpipe.plan.maps import MapForm
+from fastpipe.plan.patches import PatchLayout
 
 _ROUNDING = (
     1e-7  # of a pixel: a product by a scale is no whole number where it should be one
@@ -33,6 +34,7 @@ class Slot(NamedTuple):
     rendering: Rendering
 
     map_form: MapForm | None = None  # None: the rows are no maps
+    layout: PatchLayout | None = None  # None: the rows are not cut into patches
 
     @property
     def keywords(self) -> dict[str, Any]:
@@ -44,7 +46,11 @@ class Slot(NamedTuple):
             form = PixelForm(
                 channels=self.images.shape[3], bits=self.images.itemsize * 8
             )
-        return self.rendering.keywords(form)
+        keywords = self.rendering.keywords(form)
+        if self.layout is not None:
+            keywords["patch_size"] = self.layout.patch_size
+            keywords["merge"] = self.layout.merge
+        return keywords
 
 
 def tasks_of(index: Index, plan: BatchPlan, places: Int64s | None = None) -> Tasks:

@@ -262,6 +262,10 @@ class Buckets(PaddedCrop):
     def _shape_within(self, row_sizes: Int64s) -> Size:
         """(height, width) of a batch of these images, as `shape`, but within `pixels`."""
         assert self.pixels is not None
+        if self.listed_sizes and (row_sizes[0] == row_sizes[-1]).all():
+            # They are sorted, so all have one size.
+            width, height = row_sizes[0].tolist()
+            return height, width
         height, width = self.shape(row_sizes)
         if self.listed_sizes and height * width * len(row_sizes) > self.pixels:
             width, height = row_sizes[0].tolist()

@@ -50,10 +50,6 @@ class Rendering:
     # The colour of padding_mode="constant": red, green, blue, alpha, 0 to 255.
     fill: tuple[int, ...] = (0, 0, 0, 0)
     mask_fill: int = 0  # the id in masks outside an image's own mask
-    # Rows consist of patches of so many pixels a side; 0: they do not. See *Note [order of patches]*
-    # in csrc/resize/patches.h.
-    patch_size: int = 0
-    merge: int = 1
 
     def keywords(self, form: PixelForm) -> dict[str, Any]:
         """The engine's keywords for rows of this form; `fill` is converted as images are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.arrays import Int64s
 from fastpipe.errors import ConfigError, choice, flag, whole
-from fastpipe.plan.crops import BaseCrop, Rendering
+from fastpipe.plan.crops import BaseCrop
 from fastpipe.plan.own_sizes import MAX_SIDE, largest_sizes, rounded_sizes
 
 _MAX_PATCH_SIZE = 128
@@ -20,7 +20,10 @@ _FORMS = ("packed", "padded")
 
 @dataclass(frozen=True)
 class PatchLayout:
-    """How the patches of a batch lie in its memory."""
+    """How the patches of a batch lie in its memory.
+
+    *Note [order of patches]* in csrc/resize/patches.h has their order in an image.
+    """
 
     patch_size: int  # the side of a patch, in pixels
     merge: int  # patches on a side of a square, whose patches are neighbours
@@ -187,10 +190,6 @@ class Patches(BaseCrop):
     @classmethod
     def _hint(cls, size: object) -> str:
         return "Pass fastpipe.Patches(16, max_tokens=...) as size="
-
-    @property
-    def rendering(self) -> Rendering:
-        return replace(super().rendering, patch_size=self.patch_size, merge=self.merge)
 
     @property
     def budget(self) -> int | None:

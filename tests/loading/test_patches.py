@@ -26,7 +26,13 @@ PACKED = fastpipe.Patches(8, tokens=100, **OPTIONS)
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("patches") / "data"
-    fields = {"boxes": "boxes", "words": "int", "caption": "text", "seg": "mask"}
+    fields = {
+        "boxes": "boxes",
+        "words": "int",
+        "caption": "text",
+        "seg": "mask",
+        "latent": "array",
+    }
     with fastpipe.Writer(folder, fields) as writer:
         for number in range(COUNT):
             width, height = 20 + number % 7 * 9, 20 + number % 5 * 11
@@ -38,6 +44,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 words=number % 9,
                 caption=f"caption {number}",
                 seg=None,
+                latent=np.full((2, 3), number, dtype=np.float32),
             )
     return folder
 
@@ -191,6 +198,9 @@ def test_fields_come_along(data: Path) -> None:
                 height, width = (grid * 8).tolist()
                 np.testing.assert_allclose(boxes, [[0, 0, width / 2, height]], rtol=1e-6)
                 assert caption == f"caption {number}"
+    with fastpipe.loader(data, size=PACKED, fields=["image", "id", "latent"]) as loader:
+        for batch in loader:
+            assert batch["latent"][:, 1, 2].tolist() == batch["id"].tolist()
     with fastpipe.loader(data, size=PACKED, fields=["caption"]) as loader:
         assert sum(len(batch["caption"]) for batch in loader) == COUNT
 
