@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 from support.pictures.drawn import smooth_noise
-from support.running.soak import times
+from support.running.soak import Tried, times
 
 import fastpipe
 
@@ -42,7 +42,7 @@ def data(images: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("torchvision")
-def test_qwens_pixel_values(data: Path, images: list[Path]) -> None:
+def test_qwens_pixel_values(data: Path, images: list[Path], tried: Tried) -> None:
     pytest.importorskip("transformers")
     module = "transformers.models.qwen2_vl.image_processing_pil_qwen2_vl"
     processor = importlib.import_module(module).Qwen2VLImageProcessorPil()
@@ -65,6 +65,7 @@ def test_qwens_pixel_values(data: Path, images: list[Path]) -> None:
         torch.testing.assert_close(batch.patches, expected["pixel_values"], atol=5e-7, rtol=0)
         seen += len(pictures)
     assert seen == COUNT
+    tried("patches of Qwen2-VL", COUNT, "levels equal, normalised within 5e-7")
 
 
 class PictureFiles(torch.utils.data.Dataset[Any]):
@@ -85,7 +86,9 @@ class PictureFiles(torch.utils.data.Dataset[Any]):
 
 @pytest.mark.usefixtures("torchvision")
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
-def test_timms_naflex_batches(data: Path, images: list[Path], interpolation: str) -> None:
+def test_timms_naflex_batches(
+    data: Path, images: list[Path], interpolation: str, tried: Tried
+) -> None:
     naflex = pytest.importorskip("timm.data.naflex_loader")
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
     theirs = naflex.create_naflex_loader(
@@ -113,3 +116,4 @@ def test_timms_naflex_batches(data: Path, images: list[Path], interpolation: str
         assert torch.equal(inputs["patch_valid"], batch.patch_valid)
         assert torch.equal(labels, batch.labels)
         torch.testing.assert_close(batch.patches, inputs["patches"], atol=1e-6, rtol=0)
+    tried("batches of timm's NaFlex loader", COUNT, "equal, patches within 1e-6")
