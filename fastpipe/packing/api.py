@@ -46,6 +46,7 @@ ADD_OPTIONS = (
     "run_order",
     "coordinates",
     "first_label",
+    "first_pixel",
     "classes_from",
     "unlisted",
     "bad_boxes",
@@ -90,6 +91,7 @@ def pack(
     split_list: str | os.PathLike[str] | None = None,
     coordinates: str | None = None,
     first_label: int | None = None,
+    first_pixel: int | None = None,
     classes_from: ClassesFrom | None = None,
     separator: str | None = None,
     box_format: str | None = None,
@@ -160,6 +162,9 @@ def pack(
             the format's own tools do it: shown.
         first_label: number of the first class in YOLO's label files, or in a table whose labels are
             numbers, 0 or 1; None: 0.
+        first_pixel: number of the first pixel in annotations of Pascal VOC, 0 or 1; with 1, as VOC
+            counts, xmin and ymin become one smaller. None: 0 if a box begins at 0, else 1, and the
+            summary names it.
         classes_from: names of all classes in the order of their numbers: a packed dataset, a source
             such as a folder of class folders, a text file with a name on each line, or a JSON file
             such as {"0": "cat"}; in Python also a list of names. A class of `src` that is not among
@@ -173,9 +178,9 @@ def pack(
         run_order: of a table with run lengths of masks: whether pixels are numbered down the
             "columns" or along the "rows"; None: what the sizes of some images show, else "columns",
             and the summary names it.
-        unlisted: of a table: images that lie in the folders of its images and have no row: "drop"
-            them, or "keep" them as images without boxes and without a label; None: drop them, and
-            the summary counts them.
+        unlisted: of a table: images that lie in the folders of its images and have no row, and of
+            annotations images that none is about: "drop" them, or "keep" them as images without
+            boxes and without a label; None: drop them, and the summary counts them.
         bad_boxes: of boxes that end more than a pixel outside their image, or that cannot be read,
             such as a line of YOLO with a class that does not exist: "reject" the image; "clip" cuts
             boxes at the border of the image, and drops what lies outside or cannot be read; "drop"

@@ -225,6 +225,8 @@ def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
         split,
         pairs_of_others,
         drops_bad_objects=options.keeps_images,
+        unlisted=options.unlisted,
+        first_pixel=options.first_pixel,
     )
 
     # VOC has masks beside the annotations.

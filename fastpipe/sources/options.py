@@ -51,6 +51,7 @@ _RECORDED = (
     "split_list",
     "coordinates",
     "first_label",
+    "first_pixel",
     "separator",
     "box_format",
     "run_order",
@@ -88,6 +89,8 @@ class SourceOptions:
         coordinates: SHOWN or STORED; None: as the sizes in the annotations say, else by the rule of
             the format.
         first_label: the number of the first class in label files of YOLO and in tables; None: 0.
+        first_pixel: the number of the first pixel in annotations of VOC, 0 or 1; None: 0 if a box
+            begins at 0, else 1.
         classes: names of the classes by number; None: those of the source, as it numbers them.
         separator: between the classes of a picture in a text; None: the one that the column has.
         box_format: of four numbers of a box, one of BOX_FORMATS; None: what the columns say.
@@ -110,6 +113,7 @@ class SourceOptions:
     split_list: str | None = None
     coordinates: str | None = None
     first_label: int | None = None
+    first_pixel: int | None = None
     classes: ClassNames | None = None
     separator: str | None = None
     box_format: str | None = None
@@ -125,6 +129,8 @@ class SourceOptions:
             choice("coordinates", self.coordinates, COORDINATES)
         if self.first_label is not None:
             whole("first_label", self.first_label, least=0, most=1)
+        if self.first_pixel is not None:
+            whole("first_pixel", self.first_pixel, least=0, most=1)
         if self.box_format is not None:
             choice("box_format", self.box_format, BOX_FORMATS)
         if self.run_order is not None:

@@ -50,7 +50,14 @@ OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
     "parquet": _TABLE_OPTIONS,
     "arrow": _TABLE_OPTIONS,
     "coco": ("fields", "image_root", "split", "split_list", "coordinates", "bad_boxes"),
-    "voc": ("split", "split_list", "coordinates", "bad_boxes"),
+    "voc": (
+        "split",
+        "split_list",
+        "coordinates",
+        "unlisted",
+        "first_pixel",
+        "bad_boxes",
+    ),
     "yolo": (
         "fields",
         "split",
@@ -69,6 +76,7 @@ OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
         "bad_boxes",
     ),
 }
+_ALL_OPTIONS = (*_MANIFEST_OPTIONS, "first_pixel")
 # Formats of which one file may have several splits.
 _SPLITS_IN_FILE = (
     "parquet",
@@ -118,7 +126,7 @@ class Recognised:
 def check_options(recognised: Recognised, options: SourceOptions) -> None:
     """Raises PackError if an option has no meaning for a source."""
     format_name = recognised.format
-    for name in _MANIFEST_OPTIONS:
+    for name in _ALL_OPTIONS:
         if getattr(options, name) is None or (name == "split" and recognised.split):
             continue
         has_no_splits = recognised.is_file and format_name not in _SPLITS_IN_FILE

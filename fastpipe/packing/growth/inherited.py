@@ -25,6 +25,7 @@ _INHERITED = (
     "run_order",
     "coordinates",
     "first_label",
+    "first_pixel",
     "bad_boxes",
 )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 from xml.etree import ElementTree
@@ -29,12 +30,15 @@ from fastpipe.sources.files import (
 )
 from fastpipe.sources.folders.splits import FEW
 from fastpipe.sources.listing import Assumption, Listing, SourceField
-from fastpipe.sources.options import pick_split, quote_for_shell
+from fastpipe.sources.options import KEEP, pick_split, quote_for_shell
 from fastpipe.sources.tables.label_text import local_path, read_label_text
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row
 
 _ENDING = ".xml"
+_NO_ANNOTATION = "no such annotation; --unlisted keep packs the image without boxes"
+# The option that says from which number pixels are counted.
+_FIRST_PIXEL = "--first-pixel 0 or 1"
 # The folder with the lists of images that have masks, a list for each split.
 MASK_LISTS = PurePosixPath("ImageSets/Segmentation")
 
@@ -46,11 +50,19 @@ def list_voc(
     others: Sequence[FolderPair] = (),
     *,
     drops_bad_objects: bool = False,
+    unlisted: str | None = None,
+    first_pixel: int | None = None,
 ) -> Listing:
     """Lists the images that have annotations, or those of a split, in no order.
 
     All splits have the same classes: those in ImageSets/Main, and `others`, which have folders of
-    their own. `drops_bad_objects`: an image is packed without the objects that cannot be read.
+    their own.
+
+    Args:
+        drops_bad_objects: an image is packed without the objects that cannot be read.
+        unlisted: of images without an annotation, one of UNLISTED; None: they are left out, with an
+            assumption.
+        first_pixel: the number of the first pixel, 0 or 1; None: the boxes say it.
     """
     # Name -> annotation, or why it cannot be parsed.
     annotation_by_name = _read_annotations(
@@ -68,12 +80,11 @@ def list_voc(
         )
 
     class_names = set[str]()
-    # VOC counts pixels from 1. Some tools count from 0, which a box at 0 gives away.
-    first_pixel = 1
     for annotation in all_annotations:
         class_names.update(annotation.names)
-        if annotation.count_boxes_at_zero():
-            first_pixel = 0
+    is_first_pixel_given = first_pixel is not None
+    if first_pixel is None:
+        first_pixel = _find_first_pixel(all_annotations)
     classes = sorted(class_names)
     labels = {name: label for label, name in enumerate(classes)}
 
@@ -87,15 +98,31 @@ def list_voc(
         # The annotations may lie in the same folder.
         if not file.endswith(_ENDING):
             files_of_stem.setdefault(_without_ending(file), []).append(file)
+    if split_names is not None and unlisted == KEEP:
+        for name in names:
+            if len(_pictures_of_stem(name, files_of_stem)) == 1:
+                annotation_by_name.setdefault(name, Annotation("", None))
+    without_annotation: list[str] = []
+    if split_names is None:
+        without_annotation = _images_without_annotation(
+            annotation_by_name, files_of_stem
+        )
     rows = _voc_rows(names, annotation_by_name, files_of_stem, labels, first_pixel)
     if are_in_folders:
         rows = _with_labels(rows, names)
+    if unlisted == KEEP:
+        kept_rows = _rows_without_boxes(without_annotation)
+        if are_in_folders:
+            kept_rows = _with_labels(kept_rows, without_annotation)
+        rows = chain(rows, kept_rows)
     fields = [
         SourceField("boxes", "boxes", names=tuple(classes)),
         SourceField("difficult", "json", is_per_box=True),
     ]
     listing = list_rows(folder, rows, fields, place=folder.name)
-    assumed = _find_assumptions(annotations, first_pixel)
+    assumed = _find_assumptions(
+        annotations, first_pixel, is_first_pixel_given=is_first_pixel_given
+    )
     if are_in_folders:
         assumed.append(
             Assumption(f"labels: the names of the folders in {pair.images.name}")
@@ -106,9 +133,21 @@ def list_voc(
         if isinstance(entry, Annotation):
             annotation_of_name[name] = entry
     assumed += _find_name_assumptions(annotation_of_name, files_of_stem)
-    if split_names is None:
-        assumed += _images_without_annotation(annotation_by_name, files_of_stem)
+    if unlisted is None:
+        num_images = sum(map(is_picture, chain(*files_of_stem.values())))
+        assumed += _assume_left_out(without_annotation, num_images)
     return replace(listing, assumed=tuple(assumed))
+
+
+def _find_first_pixel(annotations: Iterable[Annotation]) -> int:
+    """The number of the first pixel.
+
+    VOC counts pixels from 1. Some tools count from 0, which a box at 0 gives away.
+    """
+    for annotation in annotations:
+        if annotation.count_boxes_at_zero():
+            return 0
+    return 1
 
 
 def read_split_names(root: Path, task: str, split: str | None) -> list[str] | None:
@@ -207,8 +246,15 @@ def _voc_rows(
 ) -> Iterator[Row]:
     """A row for each name; the other parameters are those of `_voc_row`."""
     for name in names:
-        annotation = annotations.get(name, "no such annotation")
+        annotation = annotations.get(name, _NO_ANNOTATION)
         yield _voc_row(name, annotation, files_of_stem, labels, first_pixel)
+
+
+def _rows_without_boxes(images: Iterable[str]) -> Iterator[Row]:
+    """The rows of images without an annotation."""
+    values = {"boxes": {"boxes": [], "labels": []}, "difficult": []}
+    for path in images:
+        yield Row(path, values, path=path)
 
 
 def _voc_row(
@@ -311,13 +357,14 @@ def _find_name_assumptions(
 
 
 def _find_assumptions(
-    annotations: Sequence[Annotation], first_pixel: int
+    annotations: Sequence[Annotation], first_pixel: int, *, is_first_pixel_given: bool
 ) -> list[Assumption]:
     """Says how boxes and other entries of the annotations were understood.
 
     Args:
         annotations: of the split that is packed.
         first_pixel: the number of the first pixel, by the annotations of all splits.
+        is_first_pixel_given: whether the user says it.
     """
     box_count = 0
     at_zero_count = 0
@@ -332,21 +379,11 @@ def _find_assumptions(
         skipped |= annotation.skipped
 
     assumed: list[Assumption] = []
-    if at_zero_count:
-        text = (
-            f"boxes that begin at 0: {at_zero_count:,} of {box_count:,}; so pixels are counted "
-            "from 0, not from 1"
-        )
-        assumed.append(Assumption(text))
-    elif box_count and first_pixel == 0:
-        text = "boxes: pixels are counted from 0, not from 1, for boxes of other splits begin at 0"
-        assumed.append(Assumption(text))
-    elif box_count:
-        text = (
-            "boxes: pixels are counted from 1, as VOC counts them, for no box begins at 0; so xmin "
-            "and ymin lose 1, xmax and ymax stay"
-        )
-        assumed.append(Assumption(text))
+    if box_count and not is_first_pixel_given:
+        text = _describe_first_pixel(first_pixel, box_count, at_zero_count)
+        # A box at 0 leaves no choice.
+        option = _FIRST_PIXEL if first_pixel == 1 else ""
+        assumed.append(Assumption(text, option))
     if unclear_count:
         text = (
             f"objects that say neither 0 nor 1 as difficult: {unclear_count:,}; they are taken as "
@@ -367,11 +404,32 @@ def _find_assumptions(
     return assumed
 
 
+def _describe_first_pixel(first_pixel: int, box_count: int, at_zero_count: int) -> str:
+    """Says from which number pixels are counted, and why.
+
+    Args:
+        first_pixel: the number of the first pixel.
+        box_count: the number of boxes of the split that is packed.
+        at_zero_count: the number of those that begin at 0.
+    """
+    if at_zero_count:
+        return (
+            f"boxes that begin at 0: {at_zero_count:,} of {box_count:,}; so pixels are counted "
+            "from 0, not from 1"
+        )
+    if first_pixel == 0:
+        return "boxes: pixels are counted from 0, not from 1, for boxes of other splits begin at 0"
+    return (
+        "boxes: pixels are counted from 1, as VOC counts them, for no box begins at 0; so xmin "
+        "and ymin lose 1, xmax and ymax stay"
+    )
+
+
 def _images_without_annotation(
     annotations: Mapping[str, Annotation | str],
     files_of_stem: Mapping[str, Sequence[str]],
-) -> list[Assumption]:
-    """Says that images are left out because no annotation is about them."""
+) -> list[str]:
+    """The images that no annotation is about."""
     annotated: set[str] = set()
     for name, annotation in annotations.items():
         annotated.update(files_of_stem.get(name, ()))
@@ -380,14 +438,20 @@ def _images_without_annotation(
     images: list[str] = []
     for files in files_of_stem.values():
         images += filter(is_picture, files)
-    without_annotation = [file for file in images if file not in annotated]
+    return [file for file in images if file not in annotated]
+
+
+def _assume_left_out(
+    without_annotation: Sequence[str], num_images: int
+) -> list[Assumption]:
+    """Says that images are left out because no annotation is about them."""
     if not without_annotation:
         return []
     text = (
-        f"images without an annotation: {len(without_annotation):,} of {len(images):,}, such as "
+        f"images without an annotation: {len(without_annotation):,} of {num_images:,}, such as "
         f"{readable(without_annotation[0])}; they are left out"
     )
-    return [Assumption(text)]
+    return [Assumption(text, "--unlisted drop or keep")]
 
 
 def _stems(folder: Path, ending: str) -> list[str]:

@@ -109,8 +109,9 @@ UnlistedImages = Annotated[
     Unlisted | None,
     typer.Option(
         "--unlisted",
-        help="Images that lie in the folders of a table's images and have no row: drop them, or "
-        "keep them as images without boxes and without a label.",
+        help="Images that lie in the folders of a table's images and have no row, and images "
+        "without an annotation: drop them, or keep them as images without boxes and without a "
+        "label.",
         show_default="drop; the summary counts them",
         rich_help_panel=SOURCE,
     ),
@@ -170,6 +171,17 @@ FirstLabel = Annotated[
         metavar="N",
         help="The number of the first class in YOLO's label files, or in a table whose labels are "
         "numbers: 0, the default, or 1.",
+        rich_help_panel=LABELS,
+    ),
+]
+FirstPixel = Annotated[
+    int | None,
+    typer.Option(
+        "--first-pixel",
+        metavar="N",
+        help="The number of the first pixel in annotations of Pascal VOC: 0, as scripts count, or "
+        "1, as VOC counts; with 1, xmin and ymin become one smaller.",
+        show_default="0 if a box begins at 0, else 1; the summary names it",
         rich_help_panel=LABELS,
     ),
 ]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from support.sources.annotated import packed_objects
 from support.sources.becomes import becomes
 from support.sources.listed import by_path, flat_photos
 
@@ -398,16 +399,58 @@ def test_objects_that_lack_something(tmp_path: Path) -> None:
     assert len(reasons) == 3
 
 
-@becomes("VOC, images without an annotation", "left out; the summary counts them and names one")
+@becomes(
+    "VOC, LabelImg: images without an annotation",
+    "left out; the summary counts them and names one; or images without boxes",
+    "--unlisted keep",
+)
 def test_images_without_an_annotation(tmp_path: Path) -> None:
     source = write_voc(tmp_path / "voc", thing("a", (1, 1, 9, 9)), thing("a", (1, 1, 9, 8)))
     flat_photos(source / "JPEGImages", 4)
-    found, assumed = packed(tmp_path, source)
+    found, texts = packed(tmp_path, source)
     assert sorted(found) == ["000.jpg", "001.jpg"]
     text = "images without an annotation: 2 of 4, such as 00[23].jpg; they are left out"
-    counted, left_out = assumed
+    counted, left_out = texts
     assert counted == FROM_ONE
     assert re.fullmatch(text, left_out)
+    boxes, _ = packed_objects(source, tmp_path / "kept", unlisted="keep")
+    first = [("a", [0, 0, 9, 9])]
+    second = [("a", [0, 0, 9, 8])]
+    assert boxes == {"000.jpg": first, "001.jpg": second, "002.jpg": [], "003.jpg": []}
+    _, summary = packed_objects(source, tmp_path / "packed")
+    assert summary.assumed[-1].option == "--unlisted drop or keep"
+    _, summary = packed_objects(source, tmp_path / "packed", unlisted="drop")
+    assert [entry.text for entry in summary.assumed] == [FROM_ONE]
+
+
+def test_images_of_a_split_without_an_annotation(tmp_path: Path) -> None:
+    source = write_voc(tmp_path / "voc", thing("a", (1, 1, 9, 9)), thing("a", (1, 1, 9, 8)))
+    flat_photos(source / "JPEGImages", 4)
+    (source / "ImageSets/Main").mkdir(parents=True)
+    (source / "ImageSets/Main/train.txt").write_text("000\n003\n")
+    summary = fastpipe.pack(source, tmp_path / "packed", split="train")
+    (reason,) = dict(summary.tally.rejected).values()
+    assert reason == "no such annotation; --unlisted keep packs the image without boxes"
+    boxes, _ = packed_objects(source, tmp_path / "kept", split="train", unlisted="keep")
+    assert boxes == {"000.jpg": [("a", [0, 0, 9, 9])], "003.jpg": []}
+
+
+@becomes(
+    "LabelImg, whose boxes count pixels from 0, though none begins at 0",
+    "counted from 1, as VOC does it; this is said, with the option",
+    "--first-pixel 0",
+)
+def test_voc_from_0_by_option(tmp_path: Path) -> None:
+    source = write_voc(tmp_path / "voc", thing("a", (3, 4, 20, 30)))
+    boxes, summary = packed_objects(source, tmp_path / "packed")
+    assert boxes == {"000.jpg": [("a", [2, 3, 20, 30])]}
+    assert [str(entry) for entry in summary.assumed] == [f"{FROM_ONE} (--first-pixel 0 or 1)"]
+    boxes, summary = packed_objects(source, tmp_path / "packed", first_pixel=0)
+    assert boxes == {"000.jpg": [("a", [3, 4, 20, 30])]}
+    assert not summary.assumed
+    yolo = write_yolo(tmp_path / "yolo", "0 0.5 0.5 0.5 0.2\n")
+    with pytest.raises(PackError, match=r"^first_pixel: yolo sources have no such option"):
+        fastpipe.pack(yolo, tmp_path / "none", first_pixel=0)
 
 
 OTHER_PICTURE = (
