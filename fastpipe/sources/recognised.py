@@ -68,6 +68,7 @@ OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
     ),
     "masks": ("fields", "label_pattern", "split", "split_list", "coordinates"),
     "annotations": (
+        "fields",
         "image_root",
         "split",
         "split_list",

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotated_files import files_of_folder, read_by
 from fastpipe.sources.annotations.annotated_pictures import OTHER_NAME, Pictures
+from fastpipe.sources.annotations.outlines import (
+    can_draw_all,
+    choose_fields,
+    mask_value,
+    option_of_masks,
+)
 from fastpipe.sources.annotations.tools.annotated_image import AnnotatedImage
 from fastpipe.sources.annotations.tools.readers import (
     READERS,
@@ -373,16 +379,22 @@ def _list(
     are_labels = bool(tags) and all(len(image.tags) == 1 for image in known)
     has_attributes = any(any(image.attributes) for image in known)
 
-    fields: list[SourceField] = []
+    own_fields: list[SourceField] = []
     if has_boxes:
-        fields.append(SourceField(BOXES, "boxes", names=tuple(classes)))
+        own_fields.append(
+            SourceField(BOXES, "boxes", names=tuple(classes), column=BOXES)
+        )
     if has_attributes and has_boxes:
-        fields.append(SourceField(_ATTRIBUTES, "json", is_per_box=True))
+        own_fields.append(
+            SourceField(_ATTRIBUTES, "json", is_per_box=True, column=_ATTRIBUTES)
+        )
     if tags and not are_labels:
-        fields.append(SourceField(_TAGS, "classes", names=tuple(tags)))
+        own_fields.append(
+            SourceField(_TAGS, "classes", names=tuple(tags), column=_TAGS)
+        )
+    fields = choose_fields(own_fields, classes, known, options.fields)
 
     labels = {name: label for label, name in enumerate(classes)}
-    names = {field.name for field in fields}
     rows = []
     for entry, path in zip(entries, paths, strict=True):
         image = entry.image
@@ -399,12 +411,16 @@ def _list(
             boxes["cut"] = True
         if image.object_problems:
             boxes["dropped"] = len(image.object_problems)
-        values: dict[str, Any] = {
+        value_of_column: dict[str, Any] = {
             BOXES: boxes,
             _ATTRIBUTES: image.attributes,
             _TAGS: image.tags,
         }
-        values = {name: value for name, value in values.items() if name in names}
+        try:
+            values = _values_of_fields(image, fields, value_of_column, labels)
+        except ValueError as problem:
+            rows.append(Row(entry.where, problem=str(problem), path=path))
+            continue
         label = image.tags[0] if are_labels else None
         rows.append(Row(entry.where, values, path=path, label=label, size=image.size))
     if are_labels:
@@ -412,30 +428,55 @@ def _list(
         for image in known:
             rows.append(Row("", label=image.tags[0], is_of_another=True))
 
-    kept_values: dict[str, Any] = {
-        BOXES: {"boxes": [], "labels": []},
-        _ATTRIBUTES: [],
-        _TAGS: [],
-    }
-    unlisted = Unlisted(
-        options.unlisted,
-        {name: value for name, value in kept_values.items() if name in names},
-        rows_of_others,
+    kept_values = _values_of_fields(
+        AnnotatedImage(""),
+        fields,
+        {BOXES: {"boxes": [], "labels": []}, _ATTRIBUTES: [], _TAGS: []},
+        labels,
     )
+    unlisted = Unlisted(options.unlisted, kept_values, rows_of_others)
     return list_rows(
         image_root,
         rows,
         fields,
         place=readable(image_root.name),
-        assumed=_describe(valid, fields),
+        assumed=_describe(valid, fields, own_fields),
         unlisted=unlisted,
     )
 
 
+def _values_of_fields(
+    image: AnnotatedImage,
+    fields: Sequence[SourceField],
+    value_of_column: Mapping[str, Any],
+    labels: Mapping[str, int],
+) -> dict[str, Any]:
+    """The values of an image by field. ValueError: an object has no outline for a mask.
+
+    Args:
+        image: the image.
+        fields: that are packed.
+        value_of_column: the values of fields that are no masks.
+        labels: class -> its number.
+    """
+    values: dict[str, Any] = {}
+    for field in fields:
+        if field.kind == "mask":
+            values[field.name] = mask_value(image, field.column, labels)
+        else:
+            values[field.name] = value_of_column[field.column]
+    return values
+
+
 def _describe(
-    images: Sequence[AnnotatedImage], fields: Sequence[SourceField]
+    images: Sequence[AnnotatedImage],
+    fields: Sequence[SourceField],
+    own_fields: Sequence[SourceField],
 ) -> list[Assumption]:
-    """Says what becomes of shapes, attributes and classes that a box cannot hold."""
+    """Says what becomes of shapes, attributes and classes that a box cannot hold.
+
+    `own_fields`: the fields without the wishes of the user.
+    """
     around: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     remarks: Counter[str] = Counter()
@@ -446,11 +487,20 @@ def _describe(
         remarks.update(image.remarks)
         unpacked |= image.unpacked
 
+    assumed: list[Assumption] = []
     texts: list[str] = []
-    if around:
-        texts.append(
+    columns = {field.column for field in fields}
+    if around and BOXES in columns:
+        option = ""
+        is_drawn = any(field.kind == "mask" for field in fields)
+        if can_draw_all(images) and not is_drawn:
+            option = option_of_masks(own_fields)
+        text = (
             f"boxes: those around {_counts(around)}, cut off at the edge of the image"
         )
+        if option:
+            text += "; the option packs masks of them, too"
+        assumed.append(Assumption(text, option))
     if left_out:
         texts.append(f"left out, because they give no box: {_counts(left_out)}")
     texts += [text.format(f"{count:,}") for text, count in remarks.items()]
@@ -464,7 +514,7 @@ def _describe(
             f"boxes without width or height: {empty_count:,}; they are packed as they are"
         )
     for field in fields:
-        if field.name == _TAGS:
+        if field.column == _TAGS:
             texts.append(
                 "labels: none, for some images have no class or several; the classes of images "
                 f"({first_paths(field.names)}) are the field {_TAGS}"
@@ -473,7 +523,7 @@ def _describe(
         texts.append(
             f"values of images that are not packed: {first_paths(sorted(unpacked))}"
         )
-    return [Assumption(text) for text in texts]
+    return assumed + [Assumption(text) for text in texts]
 
 
 def _counts(counter: Counter[str]) -> str:

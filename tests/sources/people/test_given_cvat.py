@@ -58,7 +58,8 @@ def test_shapes(tmp_path: Path) -> None:
         assert boxes == {"images/day1/a.jpg": expected, "images/day1/b.jpg": []}
         assert assumed(summary) == [
             "boxes: those around ellipses (1), masks (1), polygons (1), rotated boxes (1), cut off at "
-            "the edge of the image",
+            "the edge of the image; the option packs masks of them, too (--field boxes --field attributes "
+            "--field mask=segmentation:mask)",
             "left out, because they give no box: lines (1), points (1)",
             "images: 1 image in the folders of the others has no row and is left out, such as images/day1/c.jpg "
             "(--unlisted drop or keep)",

@@ -62,7 +62,9 @@ def test_shapes(tmp_path: Path) -> None:
             }
             assert values(tmp_path, "attributes")["a.jpg"][0] == {"blurred": {"yes": True}}
             assert assumed(summary) == [
-                "boxes: those around circles (1), polygons (1), cut off at the edge of the image",
+                "boxes: those around circles (1), polygons (1), cut off at the edge of the image; the "
+                "option packs masks of them, too (--field boxes --field attributes --field "
+                "mask=segmentation:mask)",
                 "left out, because they give no box: lines (1), points (1)",
                 "images without a region: 1; they are packed as images without boxes",
             ]

@@ -7,9 +7,29 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 Box = tuple[float, float, float, float]
+
+
+class RunsInBox(NamedTuple):
+    """The pixels of an object in a box around it.
+
+    Attributes:
+        runs: how many pixels of the box are outside, inside, outside, ... along its rows, as a text
+            with commas.
+        box: on whole pixels.
+        size: width and height of the image.
+    """
+
+    runs: str
+    box: Box
+    size: tuple[int, int]
+
+
+# What an object covers: polygons, each with x, y, x, y, ... in pixels, or runs. An empty list: the
+# tool does not say it.
+Outline = list[list[float]] | RunsInBox
 _SIDES = ("left", "top", "width", "height")
 
 
@@ -23,6 +43,9 @@ class AnnotatedImage:
         boxes: left, top, right and bottom of each object.
         names: the class of each object.
         attributes: more values of each object, by name.
+        outlines: of each object; see `Outline`.
+        levels: of each object; those on higher levels cover others.
+        outlined_count: the number of objects that are drawn as more than a box.
         tags: classes of the whole image.
         split: the split that the tool writes; "": none.
         other_paths: other names that the file of the image may have.
@@ -41,6 +64,9 @@ class AnnotatedImage:
     boxes: list[Box] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     attributes: list[dict[str, Any]] = field(default_factory=list)
+    outlines: list[Outline] = field(default_factory=list)
+    levels: list[float] = field(default_factory=list)
+    outlined_count: int = 0
     tags: list[str] = field(default_factory=list)
     split: str = ""
     other_paths: tuple[str, ...] = ()
@@ -54,12 +80,19 @@ class AnnotatedImage:
     remarks: Counter[str] = field(default_factory=Counter)
 
     def add(
-        self, box: Box, name: object, attributes: Mapping[str, Any] | None = None
+        self,
+        box: Box,
+        name: object,
+        attributes: Mapping[str, Any] | None = None,
+        outline: Outline | None = None,
+        level: float = 0,
     ) -> None:
         """Adds an object. ValueError: its class has no name."""
         self.names.append(class_name(name))
         self.boxes.append(box)
         self.attributes.append(dict(attributes or {}))
+        self.outlines.append(outline or [])
+        self.levels.append(level)
 
     def reject(self, problem: str) -> None:
         """Notes why the image cannot be packed; the first reason counts."""

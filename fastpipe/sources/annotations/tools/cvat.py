@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
 
+from fastpipe.sources.annotations.tools import outline
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
     Box,
+    Outline,
+    RunsInBox,
     box_around,
     box_around_ellipse,
     box_around_rotated,
@@ -63,7 +66,9 @@ def _add_shape(image: AnnotatedImage, shape: ElementTree.Element) -> None:
         image.tags.append(class_name(label))
         image.unpacked.update(attributes)
     elif kind in _SHAPES:
-        image.add(_box_of(image, shape), label, attributes)
+        box = _box_of(image, shape)
+        level = number(shape.get("z_order") or 0)
+        image.add(box, label, attributes, _outline_of(image, shape, box), level)
     else:
         image.left_out[f"shapes of the kind {kind}"] += 1
 
@@ -98,6 +103,30 @@ def _box_of(image: AnnotatedImage, shape: ElementTree.Element) -> Box:
         return box_around(points)
     image.around["polygons"] += 1
     return box_around(_points_of(shape))
+
+
+def _outline_of(image: AnnotatedImage, shape: ElementTree.Element, box: Box) -> Outline:
+    """What a shape covers; nothing for a skeleton. CVAT's own masks fill its boxes, too."""
+    kind = shape.tag
+    if kind == "skeleton":
+        return []
+    if kind == "box":
+        sides = corners([shape.get(side) for side in ("xtl", "ytl", "xbr", "ybr")])
+        degrees = number(shape.get("rotation", "0"))
+        centre = ((sides[0] + sides[2]) / 2, (sides[1] + sides[3]) / 2)
+        return outline.rectangle(sides, degrees, centre)
+    image.outlined_count += 1
+    if kind == "ellipse":
+        x, y, radius_x, radius_y = [
+            number(shape.get(name)) for name in ("cx", "cy", "rx", "ry")
+        ]
+        degrees = number(shape.get("rotation", "0"))
+        return outline.ellipse((x, y), (radius_x, radius_y), degrees)
+    if kind == "mask":
+        if image.size is None:
+            return []
+        return RunsInBox(shape.get("rle", ""), box, image.size)
+    return outline.polygon(_points_of(shape))
 
 
 def _points_of(shape: ElementTree.Element) -> list[list[str]]:

@@ -10,9 +10,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fastpipe.sources.annotations.tools import outline
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
     Box,
+    Outline,
     box_around,
     box_around_ellipse,
     class_name,
@@ -80,6 +82,10 @@ def _add_shape(
     elif kind in _AROUND:
         image.around[_AROUND[kind]] += 1
 
+    shape_outline = _outline_of(kind, points, box)
+    if kind != "rectangle" and shape_outline:
+        image.outlined_count += 1
+
     # Shapes of one name and one group are parts of one object.
     name = class_name(shape.get("label"))
     group = shape.get("group_id")
@@ -89,13 +95,35 @@ def _add_shape(
             image.boxes[first] = box_around(
                 [image.boxes[first][:2], image.boxes[first][2:], box[:2], box[2:]]
             )
+            image.outlines[first] = _joined(image.outlines[first], shape_outline)
             text = (
                 "shapes of the class and group_id of another one: {}; as in labelme's scripts they "
                 "are one object, with one box"
             )
             image.remarks[text] += 1
             return
-    image.add(box, name, _attributes_of(shape))
+    image.add(box, name, _attributes_of(shape), shape_outline)
+
+
+def _joined(first: Outline, second: Outline) -> Outline:
+    """The outline of an object of two shapes; none if one of them has none."""
+    if first and second and isinstance(first, list) and isinstance(second, list):
+        return [*first, *second]
+    return []
+
+
+def _outline_of(kind: str, points: list[Any], box: Box) -> Outline:
+    """What a shape covers; nothing for a mask, which is a picture in the file."""
+    if kind == "circle":
+        left, top, right, bottom = box
+        radius = (right - left) / 2
+        centre = ((left + right) / 2, (top + bottom) / 2)
+        return outline.ellipse(centre, (radius, radius))
+    if kind == "mask":
+        return []
+    if kind == "rectangle":
+        return outline.rectangle(box)
+    return outline.polygon(points)
 
 
 def _point(point: Any) -> tuple[float, float]:

@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fastpipe.sources.annotations.tools import outline
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
     Box,
+    Outline,
     box_around,
     box_around_ellipse,
     box_of_size,
@@ -137,9 +139,11 @@ def _annotated(
                 name = _ONLY_CLASS
             else:
                 name = _class_in(attributes.pop(class_attribute, ""))
-            image.add(
-                box, name, {key: value for key, value in attributes.items() if value}
-            )
+            written = {key: value for key, value in attributes.items() if value}
+            region_outline = _outline_of(region["shape_attributes"], box)
+            if region["shape_attributes"].get("name") != "rect":
+                image.outlined_count += 1
+            image.add(box, name, written, region_outline)
         except ValueError as problem:
             image.reject_object(f"region {index}: {problem}")
     if not regions:
@@ -149,6 +153,23 @@ def _annotated(
     if isinstance(more, Mapping):
         image.unpacked.update(str(name) for name, value in more.items() if value)
     return image
+
+
+def _outline_of(shape: Mapping[str, Any], box: Box) -> Outline:
+    """What a region with a box covers."""
+    kind = shape.get("name")
+    if kind == "polygon":
+        points = zip(shape["all_points_x"], shape["all_points_y"], strict=True)
+        return outline.polygon(points)
+    if kind == "rect":
+        return outline.rectangle(box)
+    centre = (number(shape.get("cx")), number(shape.get("cy")))
+    if kind == "circle":
+        radius = number(shape.get("r"))
+        return outline.ellipse(centre, (radius, radius))
+    radii = (number(shape.get("rx")), number(shape.get("ry")))
+    degrees = math.degrees(number(shape.get("theta") or 0))
+    return outline.ellipse(centre, radii, degrees)
 
 
 def _box_of(image: AnnotatedImage, shape: Mapping[str, Any]) -> Box | None:

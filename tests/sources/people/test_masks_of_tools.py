@@ -1,0 +1,193 @@
+"""Outlines that annotation tools draw around objects, packed as masks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.sources import turned
+from support.sources.becomes import becomes
+from support.sources.people import assumed, masks, photos, values, write
+
+import fastpipe
+from fastpipe.errors import PackError
+
+MASK = {"mask": "segmentation:mask"}
+BOTH = {"boxes": "boxes", **MASK}
+
+
+def rectangles(*parts: tuple[int, int, int, int, int]) -> NDArray[Any]:
+    """A mask of 40 x 30 pixels, with a number in each of some rectangles, later ones on top."""
+    mask = np.zeros((30, 40), dtype=np.uint8)
+    for left, top, right, bottom, number in parts:
+        mask[top:bottom, left:right] = number
+    return mask
+
+
+def cvat(folder: Path, *shapes: str, **attributes: str) -> Path:
+    photos(folder, "images/a.jpg")
+    image = f'<image id="0" name="a.jpg" width="40" height="30">{"".join(shapes)}</image>'
+    write(folder / "annotations.xml", f"<annotations>{image}</annotations>")
+    return folder
+
+
+def polygon(label: str, points: str, z_order: int = 0) -> str:
+    return f'<polygon label="{label}" points="{points}" z_order="{z_order}"/>'
+
+
+DOG = polygon("dog", "5,5;20,5;20,15;5,15")
+CAT = polygon("cat", "10,10;30,10;30,20;10,20")
+
+
+@becomes(
+    "CVAT: polygons, masks, boxes and ellipses",
+    "boxes around them; with the option a field `mask` with the number of the class + 1, too",
+    "--field boxes --field mask=segmentation:mask",
+)
+def test_polygons_of_cvat(tmp_path: Path) -> None:
+    source = cvat(tmp_path / "src", DOG, CAT)
+    texts = assumed(fastpipe.pack(source, tmp_path / "boxes"))
+    assert texts == [
+        "boxes: those around polygons (2), cut off at the edge of the image; the option packs "
+        "masks of them, too (--field boxes --field mask=segmentation:mask)"
+    ]
+    fastpipe.pack(source, tmp_path / "packed", fields=BOTH)
+    expected = rectangles((5, 5, 20, 15, 2), (10, 10, 30, 20, 1))
+    assert masks(tmp_path) == {"images/a.jpg": expected.tolist()}
+    boxes = [[5, 5, 20, 15], [10, 10, 30, 20]]
+    assert values(tmp_path, "boxes") == {"images/a.jpg": [boxes, [1, 0]]}
+    assert fastpipe.open(tmp_path / "packed").fields["mask"].names == ("", "cat", "dog")
+
+
+def test_numbers_of_objects(tmp_path: Path) -> None:
+    source = cvat(tmp_path / "src", DOG, CAT)
+    fastpipe.pack(source, tmp_path / "packed", fields={"mask": "instances:mask"})
+    expected = rectangles((5, 5, 20, 15, 1), (10, 10, 30, 20, 2))
+    assert masks(tmp_path) == {"images/a.jpg": expected.tolist()}
+
+
+def test_levels_of_cvat(tmp_path: Path) -> None:
+    dog = polygon("dog", "5,5;20,5;20,15;5,15", z_order=1)
+    source = cvat(tmp_path / "src", dog, CAT)
+    fastpipe.pack(source, tmp_path / "packed", fields=MASK)
+    expected = rectangles((10, 10, 30, 20, 1), (5, 5, 20, 15, 2))
+    assert masks(tmp_path) == {"images/a.jpg": expected.tolist()}
+
+
+def test_runs_and_boxes_of_cvat(tmp_path: Path) -> None:
+    # Of 3 x 2 pixels, the second of each row is outside.
+    runs = '<mask label="cat" rle="0, 1, 1, 2, 1, 1" left="30" top="20" width="3" height="2"/>'
+    box = '<box label="dog" xtl="2" ytl="3" xbr="10" ybr="12"/>'
+    turned = '<box label="dog" xtl="10" ytl="10" xbr="20" ybr="14" rotation="90"/>'
+    source = cvat(tmp_path / "src", runs, box, turned)
+    fastpipe.pack(source, tmp_path / "packed", fields=MASK)
+    parts = [(30, 20, 33, 22, 1), (31, 20, 32, 22, 0), (2, 3, 10, 12, 2), (13, 7, 17, 17, 2)]
+    assert masks(tmp_path) == {"images/a.jpg": rectangles(*parts).tolist()}
+
+
+def test_ellipses_of_cvat(tmp_path: Path) -> None:
+    ellipse = '<ellipse label="cat" cx="20" cy="15" rx="10" ry="5" rotation="90"/>'
+    source = cvat(tmp_path / "src", ellipse)
+    fastpipe.pack(source, tmp_path / "packed", fields=MASK)
+    mask = np.array(masks(tmp_path)["images/a.jpg"])
+    rows, columns = np.nonzero(mask)
+    assert (columns.min(), rows.min(), columns.max(), rows.max()) == (15, 5, 24, 24)
+    assert abs(mask.sum() - np.pi * 10 * 5) < 8
+
+
+def test_runs_that_do_not_fit(tmp_path: Path) -> None:
+    runs = '<mask label="cat" rle="0, 5" left="30" top="20" width="3" height="2"/>'
+    source = cvat(tmp_path / "src", runs)
+    with pytest.raises(PackError, match=r"object 1 \(cat\): expected runs of 6 pixels, got 5"):
+        fastpipe.pack(source, tmp_path / "packed", fields=MASK)
+    # The box is as good as ever.
+    fastpipe.pack(source, tmp_path / "packed")
+    assert values(tmp_path, "boxes") == {"images/a.jpg": [[[30, 20, 33, 22]], [0]]}
+
+
+def test_objects_without_an_outline(tmp_path: Path) -> None:
+    points = '<points label="head" points="1,2"/><points label="tail" points="5,9"/>'
+    source = cvat(tmp_path / "src", DOG, f'<skeleton label="horse">{points}</skeleton>')
+    with pytest.raises(PackError, match=r"object 2 \(horse\) has no outline, and a mask needs one"):
+        fastpipe.pack(source, tmp_path / "packed", fields=BOTH)
+
+
+def test_fields_that_a_tool_does_not_have(tmp_path: Path) -> None:
+    box = '<box label="dog" xtl="2" ytl="3" xbr="10" ybr="12"/>'
+    source = cvat(tmp_path / "src", box)
+    words = "--field mask=segmentation:mask: the annotations have boxes"
+    with pytest.raises(PackError, match=words):
+        fastpipe.pack(source, tmp_path / "packed", fields=MASK)
+    words = "--field boxes=boxes:text: expected the kind boxes, or none"
+    with pytest.raises(PackError, match=words):
+        fastpipe.pack(source, tmp_path / "packed", fields={"boxes": "boxes:text"})
+
+
+@becomes(
+    "labelme: polygons, rectangles and circles",
+    "boxes around them; with the option a field `mask` with the number of the class + 1, too",
+    "--field boxes --field mask=segmentation:mask",
+)
+def test_polygons_of_labelme(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "a.jpg")
+    square = [[5, 5], [20, 5], [20, 15], [5, 15]]
+    first = {"label": "dog", "points": square, "shape_type": "polygon", "group_id": 1}
+    far = [[25, 20], [30, 20], [30, 25], [25, 25]]
+    second = {"label": "dog", "points": far, "shape_type": "polygon", "group_id": 1}
+    box = {"label": "cat", "points": [[10, 10], [30, 18]], "shape_type": "rectangle"}
+    entry = {"imagePath": "a.jpg", "imageWidth": 40, "imageHeight": 30}
+    write(source / "a.json", {**entry, "shapes": [first, box, second]})
+    texts = assumed(fastpipe.pack(source, tmp_path / "boxes"))
+    assert texts[0].endswith("(--field boxes --field mask=segmentation:mask)")
+    fastpipe.pack(source, tmp_path / "packed", fields=MASK)
+    parts = [(5, 5, 20, 15, 2), (25, 20, 30, 25, 2), (10, 10, 30, 18, 1)]
+    assert masks(tmp_path) == {"a.jpg": rectangles(*parts).tolist()}
+
+
+@becomes(
+    "VGG's image annotator: polygons, rectangles, circles and ellipses",
+    "boxes around them; with the option a field `mask` with the number of the class + 1, too",
+    "--field boxes --field mask=segmentation:mask",
+)
+def test_polygons_of_via(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "a.jpg")
+    shape = {"name": "polygon", "all_points_x": [5, 20, 20, 5], "all_points_y": [5, 5, 15, 15]}
+    box = {"name": "rect", "x": 10, "y": 10, "width": 20, "height": 8}
+    regions = [
+        {"shape_attributes": shape, "region_attributes": {"class": "dog"}},
+        {"shape_attributes": box, "region_attributes": {"class": "cat"}},
+    ]
+    entry = {"filename": "a.jpg", "size": 9, "regions": regions, "file_attributes": {}}
+    write(source / "via.json", {"a.jpg9": entry})
+    texts = assumed(fastpipe.pack(source, tmp_path / "boxes"))
+    assert texts[0].endswith("(--field boxes --field mask=segmentation:mask)")
+    fastpipe.pack(source, tmp_path / "packed", fields=MASK)
+    expected = rectangles((5, 5, 20, 15, 2), (10, 10, 30, 18, 1))
+    assert masks(tmp_path) == {"a.jpg": expected.tolist()}
+
+
+@pytest.mark.parametrize("exif", ["apply", "ignore"])
+def test_masks_of_turned_photos(tmp_path: Path, exif: str) -> None:
+    source = tmp_path / "src"
+    turned.photos(source)
+    runs = '<mask label="dog" rle="0, 100" left="0" top="0" width="10" height="10"/>'
+    shapes = [polygon("dog", "0,0;10,0;10,5;0,5"), runs]
+    images = [
+        f'<image id="{number}" name="{number}.jpg" width="20" height="40">{shapes[number % 2]}</image>'
+        for number in range(1, 9)
+    ]
+    write(source / "annotations.xml", f"<annotations>{''.join(images)}</annotations>")
+    fastpipe.pack(source, tmp_path / "packed", fields=MASK, exif=exif)
+    for orientation, sample in turned.samples(tmp_path / "packed", "mask").items():
+        left, top, right, bottom = turned.bright_box(sample["image"])
+        box = turned.bright_box(np.squeeze(sample["mask"]) * 200)
+        if orientation % 2:
+            assert box == [left, top, right, bottom]
+        else:
+            # The polygon covers half of the bright square.
+            assert (box[2] - box[0]) * (box[3] - box[1]) == 50
+            assert left <= box[0] <= box[2] <= right
+            assert top <= box[1] <= box[3] <= bottom
