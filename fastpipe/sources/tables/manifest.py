@@ -5,6 +5,7 @@ images.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.dataset.format.folder import scheme_of
@@ -55,7 +56,11 @@ from fastpipe.sources.tables.split_column import (
 from fastpipe.sources.tables.table_boxes import BOXES, find_box_columns
 from fastpipe.sources.tables.table_colours import settle_colours
 from fastpipe.sources.tables.table_files import tables_of_other_splits
-from fastpipe.sources.tables.table_masks import find_run_field
+from fastpipe.sources.tables.table_masks import (
+    find_run_field,
+    find_wish_of_objects,
+    with_run_column,
+)
 from fastpipe.sources.tables.training_tables import compare_with_training
 from fastpipe.sources.tables.unlisted import Unlisted
 
@@ -90,6 +95,10 @@ def list_manifest(
     # The first reading shows what the columns hold. The second one makes the rows.
     scan_columns(manifest)
     _refuse_coco_annotations(manifest)
+    objects_wish = find_wish_of_objects(manifest.summaries, options)
+    if objects_wish is not None:
+        options = with_run_column(options, objects_wish)
+        manifest = replace(manifest, options=options)
 
     split = find_split_column(manifest.summaries, options, table)
     has_splits = split is not None or options.split == ALL
@@ -128,6 +137,8 @@ def list_manifest(
     run_field = None
     if boxes is None and columns.image:
         run_field = find_run_field(manifest.summaries, columns, options)
+    if run_field is not None and objects_wish is not None:
+        run_field = run_field._replace(has_object_numbers=True)
     if boxes is not None:
         images_of_rows = gather_boxes(manifest, columns, boxes, split)
     elif run_field is not None:

@@ -4,23 +4,27 @@ Note [tables of run lengths]
 Contests have masks as texts in a table: a row for each object or class of an image (Airbus,
 Severstal, Understanding Clouds), or one for each image (Carvana). All rows of an image become one
 mask. A pixel has the number of its class, or 1 where the table has no classes; 0 is background. Of
-rows of two classes that overlap, the later one covers the earlier one. The size of the image is
-known only when it is converted, so a mask stays a list of texts until then.
+rows of two classes that overlap, the later one covers the earlier one. Where the user asks for the
+column "instances", which no table has, a pixel has the number of its row among those of the image.
+The size of the image is known only when it is converted, so a mask stays a list of texts until then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.annotations.run_lengths import parse_runs
 from fastpipe.sources.column_choice import ColumnChoice
+from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.box_cells import is_missing
 from fastpipe.sources.tables.box_rows import as_lists, table_without_boxes
 from fastpipe.sources.tables.column_kinds import ColumnSummary
+from fastpipe.sources.tables.likely import holds_runs
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.table_boxes import (
     find_class_columns,
@@ -29,6 +33,8 @@ from fastpipe.sources.tables.table_boxes import (
 )
 
 MASK = "mask"
+# What a user calls the column of a mask that numbers the objects.
+_INSTANCES = "instances"
 _NO_RUNS = "-1"  # of an image without an object, in some tables
 # The rows of an image, as lists, while they are gathered. No field can have these names.
 _RUNS_OF_ROWS = "#runs"
@@ -50,6 +56,42 @@ def find_run_field(
                 return field._replace(name=MASK)
             return field
     return None
+
+
+def find_wish_of_objects(
+    summaries: Mapping[str, ColumnSummary], options: SourceOptions
+) -> FieldColumn | None:
+    """The field of a user that numbers the objects in run lengths, with their column.
+
+    None: there is no such field, or not exactly one column of run lengths.
+
+    Raises:
+        PackError: the user wants the column for another field, too.
+    """
+    run_columns = [
+        column for column, values in summaries.items() if holds_runs(column, values)
+    ]
+    if _INSTANCES in summaries or len(run_columns) != 1:
+        return None
+    wishes = options.fields or ()
+    for wish in wishes:
+        if wish.column != _INSTANCES or wish.kind not in (None, MASK):
+            continue
+        if run_columns[0] in options.field_columns:
+            raise PackError(
+                f"{wish}: column {run_columns[0]!r} makes one mask of an image. Leave out the other "
+                "field of this column, and pack it into a second dataset"
+            )
+        return wish._replace(column=run_columns[0], kind=MASK)
+    return None
+
+
+def with_run_column(options: SourceOptions, wish: FieldColumn) -> SourceOptions:
+    """The options with the column of run lengths for a field. `wish`: the field, with the column."""
+    fields = []
+    for field in options.fields or ():
+        fields.append(wish if field.name == wish.name else field)
+    return replace(options, fields=tuple(fields))
 
 
 class MaskTable:
@@ -79,8 +121,9 @@ class MaskTable:
         self._numbers: dict[str, int] | None = None
         if self.class_column is not None:
             self._numbers = _number_names(summaries[self.class_column])
+        self._are_objects_numbered = run_field.has_object_numbers
         names: tuple[str, ...] = ()
-        if self._numbers is not None:
+        if self._numbers is not None and not self._are_objects_numbered:
             names = ("", *self._numbers)
         self.run_field = run_field._replace(names=names)
 
@@ -139,6 +182,43 @@ class MaskTable:
             yield row._replace(values=values)
 
     def find_assumptions(self) -> list[Assumption]:
+        """The assumptions on objects that masks do not tell apart, and on classes that overlap."""
+        if self._are_objects_numbered:
+            return []
+        return [*self._assume_merged(), *self._assume_overlap()]
+
+    def _assume_merged(self) -> list[Assumption]:
+        """The assumption on images of which several objects have one number, if there are any."""
+        merged_count = 0
+        for row in self._gathered.rows():
+            if row.problem is not None or row.is_of_another:
+                continue
+            classes = self._classes_with_runs(row.values)
+            merged_count += len(classes) > len(set(classes))
+        if not merged_count:
+            return []
+        images = "1 image has"
+        if merged_count > 1:
+            images = f"{merged_count:,} images have"
+        number = "1" if self.class_column is None else "the number of the class"
+        text = (
+            f"masks: {images} several objects with one number, {number}, for all rows of an image "
+            "make one mask; the option numbers the objects"
+        )
+        option = f"--field {self.run_field.name}={_INSTANCES}:{MASK}"
+        return [Assumption(text, option)]
+
+    def _classes_with_runs(self, values: Mapping[str, Any]) -> list[str]:
+        """The classes of the rows of an image that have an object."""
+        runs_of_rows = values[_RUNS_OF_ROWS]
+        classes = values.get(_CLASSES_OF_ROWS, [1] * len(runs_of_rows))
+        return [
+            str(class_value)
+            for runs, class_value in zip(runs_of_rows, classes, strict=True)
+            if not _has_no_object(runs)
+        ]
+
+    def _assume_overlap(self) -> list[Assumption]:
         """The assumption on images in which objects of two classes overlap, if there are any."""
         # Without classes the rows of all masks have one number, so none of them overlap.
         if self.class_column is None:
@@ -164,16 +244,19 @@ class MaskTable:
         self, runs_of_rows: Sequence[Any], classes: Sequence[Any]
     ) -> list[tuple[int, dict[str, str]]]:
         """The number to draw and the run lengths of each row that has some."""
-        shapes = []
+        shapes: list[tuple[int, dict[str, str]]] = []
         for runs, class_value in zip(runs_of_rows, classes, strict=True):
-            if is_missing(runs) or str(runs).strip() == _NO_RUNS:
+            if _has_no_object(runs):
                 continue
             text = str(runs).strip()
             try:
                 parse_runs(text)
             except ValueError as problem:
                 raise ImageError(f"column {self._run_column}: {problem}") from None
-            shapes.append((self._number_of(class_value), {"runs": text}))
+            number = len(shapes) + 1
+            if not self._are_objects_numbered:
+                number = self._number_of(class_value)
+            shapes.append((number, {"runs": text}))
         return shapes
 
     def _number_of(self, value: Any) -> int:
@@ -197,6 +280,11 @@ class MaskTable:
                 f"column {self.class_column}: expected a class from 1 on, got {text}"
             )
         return int(number)
+
+
+def _has_no_object(runs: Any) -> bool:
+    """Whether a cell says that there is no object."""
+    return is_missing(runs) or str(runs).strip() == _NO_RUNS
 
 
 def _number_names(classes: ColumnSummary) -> dict[str, int] | None:

@@ -55,7 +55,42 @@ def test_run_lengths_without_classes(two: Path) -> None:
     summary = pack_text(two, "a.csv", "ImageId,EncodedPixels\na.jpg,1 1\nb.jpg,\na.jpg,5 2\n")
     assert masks(two)["a.jpg"] == [[1, 0, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]]
     assert np.array(masks(two)["b.jpg"]).sum() == 0
-    assert UNSURE in assumed(summary)[0]
+    merged, order = assumed(summary)
+    assert merged == (
+        "masks: 1 image has several objects with one number, 1, for all rows of an image make one "
+        "mask; the option numbers the objects (--field mask=instances:mask)"
+    )
+    assert UNSURE in order
+
+
+@becomes(
+    "DSB 2018: CSV with ImageId, EncodedPixels, a row for each nucleus",
+    "with the option a field `mask` with the number of the nucleus in its pixels, from 1 on in each image",
+    "--field mask=instances:mask",
+)
+def test_objects_of_run_lengths(two: Path) -> None:
+    rows = "a.jpg,1 1\na.jpg,\nb.jpg,2 1\na.jpg,5 2\n"
+    text = f"ImageId,EncodedPixels\n{rows}"
+    summary = pack_text(two, "a.csv", text, fields={"mask": "instances:mask"})
+    assert masks(two) == {
+        "a.jpg": [[1, 0, 0, 0], [0, 2, 0, 0], [0, 2, 0, 0]],
+        "b.jpg": [[0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]],
+    }
+    (order,) = assumed(summary)
+    assert UNSURE in order
+    both = {"mask": "EncodedPixels:mask", "objects": "instances:mask"}
+    with pytest.raises(PackError, match="column 'EncodedPixels' makes one mask of an image"):
+        pack_text(two, "a.csv", text, fields=both, overwrite=True)
+
+
+def test_objects_of_one_class(two: Path) -> None:
+    rows = "a.jpg,Fish,1 1\na.jpg,Fish,4 1\na.jpg,Bird,7 1\nb.jpg,Fish,2 1\nb.jpg,Bird,4 1\n"
+    text = f"ImageId,ClassId,EncodedPixels\n{rows}"
+    merged = assumed(pack_text(two, "a.csv", text))[0]
+    assert "1 image has several objects with one number, the number of the class" in merged
+    pack_text(two, "a.csv", text, fields={"mask": "instances:mask"}, overwrite=True)
+    assert masks(two)["a.jpg"] == [[1, 2, 3, 0], [0] * 4, [0] * 4]
+    assert fastpipe.open(two / "packed").fields["mask"].names == ()
 
 
 @becomes(
