@@ -171,7 +171,7 @@ def pack(
             them is refused, one that `src` lacks is kept. None: the classes of `src`.
         separator: what stands between the classes of an image in a text, such as "|" in "cat|dog",
             for fields of the kind classes; None: what the column has, and the summary names it.
-        box_format: of a table with a row for each box: what the four numbers are, as
+        box_format: of a table with a row for each box, or of bbox of COCO: what the four numbers are, as
             torchvision.ops.box_convert calls it: "xyxy" (left, top, right, bottom), "xywh" (left,
             top, width, height) or "cxcywh" (centre, width, height); None: what the names of the
             columns say, else "xywh", and the summary names it.

@@ -49,7 +49,15 @@ OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
     "jsonl": _MANIFEST_OPTIONS,
     "parquet": _TABLE_OPTIONS,
     "arrow": _TABLE_OPTIONS,
-    "coco": ("fields", "image_root", "split", "split_list", "coordinates", "bad_boxes"),
+    "coco": (
+        "fields",
+        "image_root",
+        "split",
+        "split_list",
+        "coordinates",
+        "box_format",
+        "bad_boxes",
+    ),
     "voc": (
         "split",
         "split_list",

@@ -67,7 +67,10 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
     """
     requested = parse_fields(options.fields)
     annotations = Annotations(
-        paths, list_entries(requested), drops_bad_objects=options.keeps_images
+        paths,
+        list_entries(requested),
+        drops_bad_objects=options.keeps_images,
+        box_format=options.box_format,
     )
     if annotations.is_panoptic:
         return list_panoptic(annotations, options)

@@ -16,14 +16,17 @@ from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.annotations.coco_boxes import BoxCheck, BoxCounts
 from fastpipe.sources.annotations.coco_shapes import find_box_around
+from fastpipe.sources.annotations.detections import box_corners
 from fastpipe.sources.annotations.numbered_names import list_numbered_names
 from fastpipe.sources.annotations.tools.annotated_image import parse_numbers
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.json_stream import object_entries
 from fastpipe.sources.notes import Notes
-from fastpipe.sources.tables.column_kinds import xyxy
+from fastpipe.sources.tables.column_kinds import check_boxes
 from fastpipe.sources.tables.rows import Row, row_name
 
+# The form of bbox in COCO's own files.
+_BOX_FORMAT = "xywh"
 # An image, an annotation or a category, as the file has it.
 Entry: TypeAlias = dict[str, Any]
 Id: TypeAlias = int | str
@@ -84,6 +87,7 @@ class Annotations:
         columns: Collection[str],
         *,
         drops_bad_objects: bool = False,
+        box_format: str | None = None,
     ) -> None:
         """Reads the files.
 
@@ -92,8 +96,11 @@ class Annotations:
             columns: the entries of annotations that are kept.
             drops_bad_objects: images are packed without the objects whose box or category cannot be
                 read.
+            box_format: of bbox, one of BOX_FORMATS, as the user says it; None: xywh, and boxes that
+                look otherwise are refused.
         """
         self.paths = paths
+        self._box_format = box_format or _BOX_FORMAT
         self._drops_bad_objects = drops_bad_objects
         # Rows without values, in the order of the first file; images of later files come last.
         self.images: dict[Id, Row] = {}
@@ -120,9 +127,10 @@ class Annotations:
         for file_index in range(len(paths)):
             self._read(file_index)
         self._notes.flush()
-        sizes = self._sizes_of(self._box_check.image_ids)
-        self._box_check.raise_if_not_coco(paths[0], sizes)
-        self.doubt_of_boxes = self._box_check.describe_doubt(sizes)
+        if box_format is None:
+            sizes = self._sizes_of(self._box_check.image_ids)
+            self._box_check.raise_if_not_coco(paths[0], sizes)
+            self.doubt_of_boxes = self._box_check.describe_doubt(sizes)
         if not self.images:
             raise PackError(
                 f'{readable(str(paths[0]))} has no images; expected COCO\'s "images" and '
@@ -166,7 +174,7 @@ class Annotations:
         return number
 
     def read_box(self, entry: Entry) -> list[float]:
-        """The box as left, top, right and bottom (xyxy); `bbox` in the file is xywh.
+        """The box as left, top, right and bottom (xyxy); `bbox` in COCO's own files is xywh.
 
         Without a bbox it is the box around the segmentation.
         """
@@ -176,7 +184,8 @@ class Annotations:
 
     def _find_box(self, entry: Entry) -> list[float]:
         if entry.get("bbox") or not entry.get("segmentation"):
-            return xyxy([entry.get("bbox")])[0]
+            box = check_boxes([entry.get("bbox")], self._box_format)[0]
+            return box_corners(box, self._box_format)
         return find_box_around(entry["segmentation"])
 
     def read_annotations(self, image_id: Id) -> list[Annotation]:

@@ -35,6 +35,7 @@ _ANNOTATOR_ENTRIES = {
     "width",
     "height",
 }
+_BOX_FORMATS = "--box-format xyxy or xywh"
 _USUAL_ENTRIES = _FORMAT_ENTRIES | _ANNOTATOR_ENTRIES
 # LVIS names classes that are certainly not in an image, and classes of which some objects have no
 # box. Whoever evaluates needs them.
@@ -44,9 +45,10 @@ _LVIS_ENTRIES = ("neg_category_ids", "not_exhaustive_category_ids")
 def find_box_assumptions(annotations: Annotations) -> list[Assumption]:
     """Says which boxes are not as they were written, or may be no objects."""
     counts = annotations.box_counts
+    assumed: list[Assumption] = []
     texts: list[str] = []
     if annotations.doubt_of_boxes:
-        texts.append(annotations.doubt_of_boxes)
+        assumed.append(Assumption(annotations.doubt_of_boxes, _BOX_FORMATS))
     if counts.around_segmentation:
         texts.append(
             f"annotations with a segmentation and no bbox: {counts.around_segmentation:,}; the "
@@ -61,7 +63,7 @@ def find_box_assumptions(annotations: Annotations) -> list[Assumption]:
         texts.append(
             f"boxes without width or height: {counts.empty:,}; they are packed as they are"
         )
-    return [Assumption(text) for text in texts]
+    return assumed + [Assumption(text) for text in texts]
 
 
 def find_entry_assumptions(

@@ -15,8 +15,11 @@ _MAX_CHECKED_BOXES = 1000
 _AREA_TOLERANCE = 0.001  # relative: tools round areas
 # COCO's own boxes end up to this far outside their image, so no message mentions it.
 _ROUNDING_PIXELS = 0.1
-# Boxes over the edge of their image are not rare, but not most of the boxes of a dataset.
+# Boxes whose area or polygon is that of two corners are corners, if there are more than this share.
 _MIN_CORNER_SHARE = 0.5
+# Boxes over the edge of their image are not rare. But few datasets have so many of them, and in no
+# box a width or height that is less than its x or y.
+_MAX_OUTSIDE_SHARE = 0.25
 # Fewer boxes over the edge leave it open what all are, and the user is told if there are so many.
 _MIN_DOUBTFUL_BOXES = 20
 # Annotators draw boxes a little over the edge.
@@ -87,12 +90,12 @@ class BoxCheck:
         boxes = (
             f"{readable(str(path))}: the bbox of the first {box_count:,} annotations"
         )
-        expected = "expected x, y, width, height, as COCO has them. Write them so"
-        min_count = _MIN_CORNER_SHARE * box_count
-        if self._corner_count > min_count and not self._side_count:
+        expected = "expected x, y, width, height, as COCO has them"
+        options = "--box-format xyxy reads them as corners, --box-format xywh as COCO has them"
+        if self._corner_count > _MIN_CORNER_SHARE * box_count and not self._side_count:
             raise PackError(
                 f"{boxes} looks like {_CORNERS}, because the area or the polygon is that of these "
-                f"corners; {expected}"
+                f"corners; {expected}. {options}"
             )
         if self._share_count == box_count:
             raise PackError(
@@ -100,14 +103,16 @@ class BoxCheck:
                 "COCO has them. Write them so"
             )
         outside_count = self._count_outside(sizes)
-        if outside_count > min_count and self._fit_as_corners(sizes):
+        if outside_count > _MAX_OUTSIDE_SHARE * box_count and self._fit_as_corners(
+            sizes
+        ):
             raise PackError(
                 f"{boxes} looks like {_CORNERS}, because all lie inside their images as corners, "
-                f"and {outside_count:,} end outside as x, y, width, height; {expected}"
+                f"and {outside_count:,} end outside as x, y, width, height; {expected}. {options}"
             )
 
     def describe_doubt(self, sizes: Mapping[Any, tuple[int, int]]) -> str:
-        """Says that boxes may be corners, for the user to look at; "" if nothing hints at it.
+        """Says that boxes may be corners; "" if nothing hints at it.
 
         `sizes`: as of `raise_if_not_coco`.
         """
@@ -118,8 +123,7 @@ class BoxCheck:
             return ""
         return (
             f"bbox: x, y, width, height, as COCO has them, though {outside_count:,} of the first "
-            f"{box_count:,} end outside their image so, and as {_CORNERS} all lie inside. If they "
-            "are corners, write x, y, width, height into the file"
+            f"{box_count:,} end outside their image so, and as {_CORNERS} all lie inside"
         )
 
     def _count_outside(self, sizes: Mapping[Any, tuple[int, int]]) -> int:

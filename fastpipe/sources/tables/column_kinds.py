@@ -426,17 +426,35 @@ def _parse_constant(name: str) -> float | None:
     return float(name)  # Infinity or -Infinity
 
 
+# The numbers of a box by its form.
+_NUMBERS_OF_BOXES = {
+    "xywh": "x, y, width, height",
+    "xyxy": "left, top, right, bottom",
+    "cxcywh": "the centre's x and y, width, height",
+}
+
+
 def xyxy(boxes: Any) -> list[list[float]]:
     """Boxes of COCO (left, top, width, height) -> left, top, right and bottom of each.
 
     Raises:
         ImageError: a box does not have four numbers.
     """
+    numbers = check_boxes(boxes, "xywh")
+    return [[x, y, x + width, y + height] for x, y, width, height in numbers]
+
+
+def check_boxes(boxes: Any, box_format: str) -> list[list[float]]:
+    """Boxes as they are. ImageError: a box does not have four numbers.
+
+    `box_format`: one of BOX_FORMATS, for the message.
+    """
     if not _are_boxes(boxes):
         raise ImageError(
-            f"expected boxes of four numbers: x, y, width, height; got {boxes!r:.60}"
+            f"expected boxes of four numbers: {_NUMBERS_OF_BOXES[box_format]}; got {boxes!r:.60}"
         )
-    return [[x, y, x + width, y + height] for x, y, width, height in boxes]
+    checked: list[list[float]] = boxes
+    return checked
 
 
 def _are_boxes(value: object) -> bool:

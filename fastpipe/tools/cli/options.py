@@ -210,8 +210,9 @@ FormatOfBoxes = Annotated[
     BoxFormat | None,
     typer.Option(
         "--box-format",
-        help="The four numbers of a box in a table with a row for each box: xyxy (left, top, "
-        "right, bottom), xywh (left, top, width, height) or cxcywh (centre, width, height).",
+        help="The four numbers of a box in a table with a row for each box, or in bbox of COCO: "
+        "xyxy (left, top, right, bottom), xywh (left, top, width, height) or cxcywh (centre, width, "
+        "height).",
         show_default="by the names of the columns, else xywh; the summary names it",
         rich_help_panel=LABELS,
     ),

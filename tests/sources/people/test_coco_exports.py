@@ -150,7 +150,8 @@ def test_boxes_around_segmentations(tmp_path: Path) -> None:
 @becomes(
     "COCO, bbox as corners x0, y0, x1, y1, where `area` or the size of the images shows it; or as "
     "shares of the image",
-    "refused",
+    "refused; the option for corners is named",
+    "--box-format xyxy",
 )
 def test_boxes_of_another_form(tmp_path: Path) -> None:
     what = content(3)
@@ -162,6 +163,9 @@ def test_boxes_of_another_form(tmp_path: Path) -> None:
         "expected x, y, width",
     ):
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+    fastpipe.pack(tmp_path / "src", tmp_path / "corners", box_format="xyxy")
+    boxes, _ = by_path(tmp_path / "corners", "boxes")["001.jpg"]
+    assert boxes.tolist() == [[3, 4, 14, 10]]
     what["annotations"][2]["area"] = 15 * 10
     assert not fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed").tally.rejected
     for note in what["annotations"]:
@@ -213,13 +217,35 @@ def test_doubtful_corners(tmp_path: Path) -> None:
     summary = fastpipe.pack(source, tmp_path / "packed", bad_boxes="clip")
     (text,) = [each for each in map(str, summary.assumed) if each.startswith("bbox")]
     assert "though 1 of the first 20 end outside" in text
-    assert "as xyxy (x0, y0, x1, y1) all lie inside" in text
+    assert text.endswith("as xyxy (x0, y0, x1, y1) all lie inside (--box-format xyxy or xywh)")
+    settled = fastpipe.pack(source, tmp_path / "settled", box_format="xywh", bad_boxes="clip")
+    assert not any(str(each).startswith("bbox") for each in settled.assumed)
     boxes, _ = by_path(tmp_path / "packed", "boxes")["000.jpg"]
     assert boxes.tolist() == [[3, 4, 16, 14]]
     # A box that is no two corners answers it.
     what["annotations"][0]["bbox"] = [20, 4, 13, 10]
     summary = fastpipe.pack(write(source.parent, what), tmp_path / "other", bad_boxes="clip")
     assert not any(str(each).startswith("bbox") for each in summary.assumed)
+
+
+def test_corners_of_few_boxes(tmp_path: Path) -> None:
+    what = content(4)
+    boxes = [[5, 5, 15, 15], [10, 3, 38, 28], [20, 10, 35, 25], [1, 1, 5, 6]]
+    for note, box in zip(what["annotations"], boxes, strict=True):
+        note["bbox"] = box
+    with pytest.raises(PackError, match="and 2 end outside as x, y, width, height"):
+        fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+
+
+def test_a_box_by_its_centre(tmp_path: Path) -> None:
+    what = content(1)
+    what["annotations"][0]["bbox"] = [10, 12, 8, 6]
+    fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed", box_format="cxcywh")
+    boxes, _ = by_path(tmp_path / "packed", "boxes")["000.jpg"]
+    assert boxes.tolist() == [[6, 9, 14, 15]]
+    what["annotations"][0]["bbox"] = [10, 12, 8]
+    with pytest.raises(PackError, match="the centre's x and y, width, height"):
+        fastpipe.pack(write(tmp_path / "src", what), tmp_path / "none", box_format="cxcywh")
 
 
 @pytest.mark.parametrize("area", [None, 0, "product"])
@@ -240,9 +266,12 @@ def test_corners_by_the_size_of_images(tmp_path: Path, area: Any, is_late: bool)
         PackError,
         match=r"the bbox of the first 3 annotations looks like xyxy \(x0, y0, x1, y1\), because all lie "
         "inside their images as corners, and 2 end outside as x, y, width, height; expected x, y, "
-        "width, height, as COCO has them. Write them so",
+        "width, height, as COCO has them. --box-format xyxy reads them as corners",
     ):
         fastpipe.pack(source, tmp_path / "packed")
+    fastpipe.pack(source, tmp_path / "corners", box_format="xyxy")
+    boxes, _ = by_path(tmp_path / "corners", "boxes")["001.jpg"]
+    assert boxes.tolist() == [[20, 5, 41, 30]]
     # With a box that cannot be corners, the boxes over the edge are what they seem to be.
     what["annotations"][0]["bbox"] = [13, 4, 3, 10]
     summary = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed", bad_boxes="clip")
