@@ -52,6 +52,7 @@ from fastpipe.sources.tars.tars import (
     list_dataset,
     list_tar_classes,
 )
+from fastpipe.sources.unused_split_lists import describe_list_of_split
 
 _COMPRESSED_TAR = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 
@@ -289,6 +290,15 @@ def _local_pair(source: Recognised) -> tuple[Path, FolderPair]:
     return source.root, _pair(source)
 
 
+def _refuse_split_of_list(root: SourcePath, split: str | None) -> None:
+    """Raises PackError if a list beside images with masks has the split that the user asks for."""
+    remedy = describe_list_of_split(root, split or "", are_labels_known=True)
+    if remedy:
+        raise PackError(
+            f"{readable(root)} has no folders of splits; {remedy}", option="split"
+        )
+
+
 def _pair(source: Recognised) -> FolderPair:
     assert source.pair is not None  # sources of these formats have a pair
     return source.pair
@@ -325,6 +335,8 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
             Path(str(source.root)), MASK_LISTS.name, options.split
         )
     elif splits or (options.split is not None and not pair.classes):
+        if not splits:
+            _refuse_split_of_list(source.root, options.split)
         chosen = choose_split(images, options.split, splits)
         split_of_masks = find_split(chosen, names_in(masks, FEW).folders)
         if split_of_masks is None:

@@ -54,7 +54,7 @@ from fastpipe.sources.listing import (
 from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise, recognise_folder
-from fastpipe.sources.split_lists import find_unused_lists, pick_listed
+from fastpipe.sources.split_lists import UnusedLists, find_unused_lists, pick_listed
 from fastpipe.sources.tables.table_paths import find_tables
 from fastpipe.sources.tables.table_splits import (
     find_split_of_tables,
@@ -180,6 +180,13 @@ def list_sources(
         image_folders: set[str] = set()
         if source.format == "annotations" and listing.root == source.root:
             image_folders = {image.path.partition("/")[0] for image in listing.sources}
+        lists = UnusedLists([], [])
+        if given_options.split_list is None and not is_pattern:
+            lists = _lists_beside_masks(source, listing)
+        read_lists: list[SourcePath] = list(lists.files)
+        split_list = given_options.path_of_split_list()
+        if split_list is not None:
+            read_lists.append(split_list)
         unread = describe_unread(
             source,
             are_colours_read=any(field.colours for field in listing.fields),
@@ -187,8 +194,11 @@ def list_sources(
                 field.names for field in listing.fields if field.kind == "mask"
             ),
             image_folders=image_folders,
+            read_lists=read_lists,
         )
-        listing = add_assumptions(listing, unread)
+        listing = add_assumptions(listing, [*unread, *lists.assumptions])
+        if source.format == "masks" and options.label_pattern is None:
+            listing = add_assumptions(listing, _labels_of_masks(source, listing))
     elif options.format == "auto" and not is_pattern:
         listing = add_assumptions(listing, _annotations_above(root, listing, options))
         # Where annotations lie beside the images, these have the classes.
@@ -208,7 +218,8 @@ def list_sources(
         and not is_pattern
     ):
         folder = root.parent if source.is_file else root
-        listing = add_assumptions(listing, find_unused_lists(folder, listing))
+        unused_lists = find_unused_lists(folder, listing)
+        listing = add_assumptions(listing, unused_lists.assumptions)
 
     sort_for_packing(listing.sources, seed, shuffle=shuffle)
     if not isinstance(listing.root, Path):
@@ -437,6 +448,23 @@ def _annotations_above(
     if not isinstance(root, Path) or not isinstance(listing.root, Path):
         return []
     return find_annotations_above(root, listing.root, listing, options)
+
+
+def _lists_beside_masks(source: Recognised, listing: Listing) -> UnusedLists:
+    """The lists of splits beside a folder of masks, as Oxford's pets have them."""
+    pair = source.pair
+    if source.format != "masks" or pair is None or source.split or pair.split:
+        return UnusedLists([], [])
+    return find_unused_lists(pair.labels.parent, listing, takes_tables=True)
+
+
+def _labels_of_masks(source: Recognised, listing: Listing) -> Iterator[Assumption]:
+    """The assumption that images with masks have no labels, though their names look like classes."""
+    has_splits = source.split or (source.pair is not None and source.pair.split)
+    are_named = any(entry.text.startswith("labels:") for entry in listing.assumed)
+    # With splits, the classes in paths are refused.
+    if not has_splits and not are_named:
+        yield from describe_classes_in_names(listing.sources)
 
 
 def _names_of_numbers(source: Recognised, listing: Listing) -> Iterator[Assumption]:

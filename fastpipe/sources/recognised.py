@@ -10,6 +10,7 @@ from fastpipe.sources.annotations.annotation_folders import FolderPair
 from fastpipe.sources.file_formats import MANIFESTS
 from fastpipe.sources.files import Names, SourcePath
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.unused_split_lists import describe_list_of_split
 
 _TABLE_OPTIONS = (
     "image_column",
@@ -149,7 +150,11 @@ def check_options(recognised: Recognised, options: SourceOptions) -> None:
             kind = "single files"
         else:
             continue
+        remedy = "leave it out"
+        if format_name == "imagefolder" and name == "split" and options.split:
+            list_of_split = describe_list_of_split(recognised.root, options.split)
+            remedy = list_of_split or remedy
         raise PackError(
-            f"{kind} have no such option, and {readable(recognised.root)} is one; leave it out",
+            f"{kind} have no such option, and {readable(recognised.root)} is one; {remedy}",
             option=name,
         )

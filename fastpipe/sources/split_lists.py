@@ -31,6 +31,7 @@ from fastpipe.sources.folders.splits import (
     describe_splits,
     find_split,
     first_paths,
+    meaning_of_split,
     split_in_path,
 )
 from fastpipe.sources.listing import (
@@ -65,7 +66,15 @@ _MEANINGS: tuple[tuple[re.Pattern[str], Mapping[str, str]], ...] = (
     (_CELEBA_SPLITS, {"0": "train", "1": "val", "2": "test"}),
 )
 # Where datasets keep their splits beside the folders of images and annotations: Eval of CelebA.
-_FOLDERS_OF_LISTS = ("Eval", "eval", "splits", "Partition", "partition")
+_FOLDERS_OF_LISTS = (
+    "Eval",
+    "eval",
+    "splits",
+    "Partition",
+    "partition",
+    "meta",
+    "annotations",
+)
 # Between the cells of a line, beside the characters of CSV.
 _LINE = "line"  # the whole line is a cell
 _LAST_SPACE = "last space"
@@ -79,6 +88,13 @@ class _Entry(NamedTuple):
     parts: tuple[str, ...]
     # The split of the image; "" if the list has names alone.
     value: str
+
+
+class UnusedLists(NamedTuple):
+    """The lists of splits beside a source that the user has not named."""
+
+    files: Sequence[Path]
+    assumptions: Sequence[Assumption]
 
 
 class _SplitList(NamedTuple):
@@ -167,32 +183,37 @@ def pick_listed(listing: Listing, options: SourceOptions) -> Listing:
     return add_assumptions(listing, assumptions)
 
 
-def find_unused_lists(folder: SourcePath, listing: Listing) -> list[Assumption]:
-    """The assumptions that lists of splits beside a source, or above it, are not used.
+def find_unused_lists(
+    folder: SourcePath, listing: Listing, *, takes_tables: bool = False
+) -> UnusedLists:
+    """The lists of splits beside a source, or above it, which are not used.
 
     Args:
         folder: that the source lies in, or that it is.
         listing: of all images of the source.
+        takes_tables: a list may have further columns; else these may be labels or boxes.
     """
     if not isinstance(folder, Path) or not listing.sources:
-        return []
+        return UnusedLists([], [])
     texts = " ".join(assumption.text for assumption in listing.assumed)
     assumptions = []
+    files: list[Path] = []
     lists_of_names: list[Path] = []
-    for file in _candidates(Path(os.path.abspath(folder))):
+    for file in list_candidates(Path(os.path.abspath(folder))):
         # The listing has named the file as one that may have labels or splits.
         if str(file) in texts or file.name in texts:
             continue
         try:
-            splits = _find_splits(file, listing.sources)
+            splits = splits_of_images(file, listing.sources, takes_tables=takes_tables)
         except (PackError, OSError):
             continue
         if splits is None:
             continue
+        files.append(file)
         assumptions += _assume_unread_boxes(file)
         if len(splits) > 1:
             values = ", ".join(map(readable, splits))
-            meanings = _meanings_of_numbers(file, splits)
+            meanings = meanings_of_numbers(file, splits)
             train = next(
                 (split for split in splits if meanings.get(split) == "train"), splits[0]
             )
@@ -206,17 +227,25 @@ def find_unused_lists(folder: SourcePath, listing: Listing) -> list[Assumption]:
         elif not splits:
             lists_of_names.append(file)
     if lists_of_names:
-        files = first_paths(map(str, lists_of_names))
+        names = first_paths(map(str, lists_of_names))
         verb = "names some of these images and is"
         if len(lists_of_names) > 1:
             verb = "name some of these images each and are"
         assumptions.append(
             Assumption(
-                f"split: none; {files} {verb} not used",
-                f"--split-list {quote_for_shell(str(lists_of_names[0]))}",
+                f"split: none; {names} {verb} not used",
+                f"--split-list {quote_for_shell(str(_list_of_training(lists_of_names)))}",
             )
         )
-    return assumptions
+    return UnusedLists(files, assumptions)
+
+
+def _list_of_training(files: Sequence[Path]) -> Path:
+    """The list that is called after training, or the first one."""
+    for file in files:
+        if meaning_of_split(file.stem) in ("train", "trainval"):
+            return file
+    return files[0]
 
 
 def is_unused_list(file: Path, folder: Path, sources: Sequence[Source]) -> bool:
@@ -227,23 +256,42 @@ def is_unused_list(file: Path, folder: Path, sources: Sequence[Source]) -> bool:
         folder: that the source lies in, or that it is.
         sources: all images of the source.
     """
-    if not _CALLED_SPLITS.search(file.stem) or file not in _candidates(folder):
+    if not _CALLED_SPLITS.search(file.stem) or file not in list_candidates(folder):
         return False
     try:
-        splits = _find_splits(file, sources)
+        splits = splits_of_images(file, sources)
     except (PackError, OSError):
         return False
     return splits is not None and len(splits) > 1
 
 
-def _meanings_of_numbers(
-    file: SourcePath, splits: Collection[str]
-) -> Mapping[str, str]:
+def meanings_of_numbers(file: SourcePath, splits: Collection[str]) -> Mapping[str, str]:
     """Number -> the split that it means, by the name of the file; empty if that says nothing."""
     for pattern, meanings in _MEANINGS:
         if pattern.fullmatch(file.name) and meanings.keys() >= set(splits):
             return meanings
     return {}
+
+
+def find_value_of_split(
+    requested: str, splits: Sequence[str], file: SourcePath
+) -> str | None:
+    """The value in a list that the user means: 1 for "train" in CUB's. None if none fits.
+
+    Args:
+        requested: as the user writes it.
+        splits: the values in the list.
+        file: the list.
+    """
+    value = find_split(requested, splits)
+    if value is not None:
+        return value
+    meanings = meanings_of_numbers(file, splits)
+    meaning = meaning_of_split(requested)
+    for number in splits:
+        if meaning and meanings.get(number) == meaning:
+            return number
+    return None
 
 
 def _describe_numbers(splits: Sequence[str], meanings: Mapping[str, str]) -> str:
@@ -271,22 +319,23 @@ def _assume_unread_boxes(list_of_splits: Path) -> list[Assumption]:
     ]
 
 
-def _candidates(folder: Path) -> Iterator[Path]:
+def list_candidates(folder: Path) -> Iterator[Path]:
     """The files that are called like lists of splits, in a folder, in those above it, and in the
     folders for lists in these.
     """
     for above in [folder, *list(folder.parents)[:_MAX_LEVELS_ABOVE]]:
         if above != folder and above in shared_folders(folder):
             return
-        yield from _candidates_in(above)
+        yield from candidates_in(above)
         if above == folder:
             continue
         for name in _FOLDERS_OF_LISTS:
             if (above / name).is_dir() and above / name != folder:
-                yield from _candidates_in(above / name)
+                yield from candidates_in(above / name)
 
 
-def _candidates_in(folder: Path) -> Iterator[Path]:
+def candidates_in(folder: Path) -> Iterator[Path]:
+    """The files in a folder that are called like lists of splits."""
     try:
         names = names_in(folder, FEW).files
     except (PackError, OSError):
@@ -306,11 +355,18 @@ def _candidates_in(folder: Path) -> Iterator[Path]:
             break
 
 
-def _find_splits(file: Path, sources: Sequence[Source]) -> list[str] | None:
+def splits_of_images(
+    file: Path, sources: Sequence[Source], *, takes_tables: bool = False
+) -> list[str] | None:
     """The splits that a list has for images; [] if it names some of the images alone.
 
     None if it is no such list. Only its first lines are compared with the images, of which there
     may be a million.
+
+    Args:
+        file: may be such a list.
+        sources: all images of the source.
+        takes_tables: a list may have further columns; else these may be labels or boxes.
     """
     lines = _read_lines(file, None)
     form = _find_form(file, lines, sources, None)
@@ -319,16 +375,32 @@ def _find_splits(file: Path, sources: Sequence[Source]) -> list[str] | None:
         return None
     width = max(map(len, _split_lines(lines[:_LINES_CHECKED], form.separator)))
     if width == 1:
-        return [] if len(lines) < len(sources) else None
+        is_part = len(lines) < len(sources) and _have_folders_of(lines, sources)
+        return [] if is_part else None
     # A table of another name has labels or boxes, such as those of the test images.
     if not _CALLED_SPLITS.search(file.stem):
-        return None
+        is_part = takes_tables and len(lines) < len(sources)
+        return [] if is_part else None
     rows = _split_lines(lines, form.separator)
     column = _find_values(rows, form.path_column)
     if column is None:
         return None
     values = {row[column] for row in rows if column < len(row)}
     return sorted(filter(_is_split, values))  # without the name of the column
+
+
+def _have_folders_of(lines: Sequence[str], sources: Iterable[Source]) -> bool:
+    """Whether half of the first lines of a list of names fit images with their folders, too."""
+    entries_of_name: dict[str, list[_Entry]] = {}
+    head = lines[:_LINES_CHECKED]
+    for line in head:
+        parts = _parts_of(line)
+        if ".." not in parts:
+            entries_of_name.setdefault(parts[-1], []).append(_Entry(parts, ""))
+    fitting: set[_Entry] = set()
+    for source in sources:
+        fitting.update(_fitting_entries(source.file_path, (), entries_of_name))
+    return 2 * len(fitting) >= len(head)
 
 
 def _choose(split_list: _SplitList, requested: str | None, file: SourcePath) -> str:
@@ -350,12 +422,12 @@ def _choose(split_list: _SplitList, requested: str | None, file: SourcePath) -> 
         return ALL
     chosen = None
     if requested is not None:
-        chosen = find_split(requested, splits)
+        chosen = find_value_of_split(requested, splits, file)
     elif len(splits) == 1:
         chosen = splits[0]
     if chosen is None:
         problem = describe_splits(splits, requested)
-        numbers = _describe_numbers(splits, _meanings_of_numbers(file, splits))
+        numbers = _describe_numbers(splits, meanings_of_numbers(file, splits))
         raise PackError(
             f"{shown} {problem}{numbers}; {ALL!r} packs all images that it names",
             option="split",

@@ -194,6 +194,13 @@ def find_annotations_above(
     # A table beside splits is named by another assumption.
     texts = " ".join(assumption.text for assumption in listing.assumed)
     annotations = [entry for entry in annotations if not _is_named(entry.path, texts)]
+    split_list = options.path_of_split_list()
+    if isinstance(split_list, Path):
+        annotations = [
+            entry
+            for entry in annotations
+            if not _is_of_splits(Path(entry.path), split_list)
+        ]
     if not annotations:
         return []
 
@@ -212,6 +219,13 @@ def find_annotations_above(
         f"{AS_CLASSES} packs the images without it"
     )
     return [Assumption(text)]
+
+
+def _is_of_splits(path: Path, split_list: Path) -> bool:
+    """Whether a file is the list of the split that the user passes, or that of another split."""
+    if path == split_list:
+        return True
+    return path.parent == split_list.parent and bool(meaning_of_split(path.stem))
 
 
 def _is_named(path: str, texts: str) -> bool:

@@ -74,6 +74,7 @@ def describe_unread(
     are_colours_read: bool = False,
     have_values_names: bool = True,
     image_folders: Collection[str] = (),
+    read_lists: Collection[SourcePath] = (),
 ) -> list[Assumption]:
     """The assumption that names in a source were not read; none if all were.
 
@@ -83,6 +84,7 @@ def describe_unread(
         are_colours_read: the classes of masks come from a list of their colours.
         have_values_names: the numbers in masks have names, or there are no masks.
         image_folders: folders in it with images that are packed, where the source does not say it.
+        read_lists: the lists of images that the user passes, or that another assumption names.
     """
     unread: dict[str, SourcePath] = {}
     known = frozenset(_read_names(source))
@@ -98,6 +100,11 @@ def describe_unread(
         for name in _unread_in(source, source.top, names_in(source.top), known):
             if not are_tables_named or format_of(name) not in (*MANIFESTS, "parquet"):
                 unread[name] = source.top / name
+    unread = {
+        name: path
+        for name, path in unread.items()
+        if not any(_are_same(path, read_list) for read_list in read_lists)
+    }
     if not unread:
         return []
 
@@ -137,6 +144,13 @@ def describe_unread(
             )
             break
     return [Assumption(f"not read, beside the images: {first_paths(unread)}; {remedy}")]
+
+
+def _are_same(path: SourcePath, other: SourcePath) -> bool:
+    """Whether two paths lead to one file."""
+    if isinstance(path, Path) and isinstance(other, Path):
+        return path.absolute() == other.absolute()
+    return str(path) == str(other)
 
 
 def _find_listing_table(
