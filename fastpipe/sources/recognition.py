@@ -46,9 +46,10 @@ from fastpipe.sources.folders.splits import (
 from fastpipe.sources.options import SourceOptions, pick_split
 from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
 from fastpipe.sources.tables.json_mappings import find_json_mapping
-from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
+from fastpipe.sources.tables.listed_images import find_listing_tables
 from fastpipe.sources.tables.manifest_reader import METADATA
 from fastpipe.sources.tables.table_files import sort_labelled_first
+from fastpipe.sources.tables.table_remedies import some_tables
 from fastpipe.sources.tables.table_text import LISTS
 from fastpipe.sources.tables.text_rows import detect_json_layout
 

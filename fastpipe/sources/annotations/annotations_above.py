@@ -72,6 +72,7 @@ from fastpipe.sources.tables.table_files import (
     sort_labelled_first,
 )
 from fastpipe.sources.tables.table_options import describe_options_of_table
+from fastpipe.sources.tables.table_remedies import describe_options_of_labels
 from fastpipe.sources.tables.training_classes import describe_options_of_training
 
 # Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
@@ -543,7 +544,7 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
         command = _pack_command(path, image_root)
         if is_table:
             command += describe_options_of_table(path, listed, images)
-            command += describe_options_of_training(path, images)
+            command += describe_options_of_labels(path, images)
         return _Annotations(
             str(path), content, f"To pack what it says: {command}", _TABLE
         )

@@ -35,7 +35,8 @@ from fastpipe.sources.folders.doubtful_folders import lists_beside_images
 from fastpipe.sources.folders.splits import first_paths
 from fastpipe.sources.listing import Assumption, Source, replace_sources
 from fastpipe.sources.source_bytes import read_source
-from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
+from fastpipe.sources.tables.listed_images import find_listing_tables
+from fastpipe.sources.tables.table_remedies import some_tables
 
 # There may be millions of sources. This many show whether there are sidecar files, or masks.
 _NUM_CHECKED = 4096

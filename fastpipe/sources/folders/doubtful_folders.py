@@ -42,8 +42,9 @@ from fastpipe.sources.folders.splits import (
 )
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import quote_for_shell
-from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
+from fastpipe.sources.tables.listed_images import ListingTable, find_listing_tables
 from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
+from fastpipe.sources.tables.table_remedies import some_tables
 
 # Files that may have the labels of images.
 _LISTS = (".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet")
@@ -340,7 +341,7 @@ def _unread_lists(root: SourcePath, lists: Sequence[str], labels: str) -> Assump
     elif tool is not None:
         remedy = f"it is {tool.name}: {tool.remedy}"
     else:
-        remedy = f"if it has them, pass {readable(str(first))}"
+        remedy = f"if it has them, pass {some_tables([ListingTable(first, None)])}"
     return Assumption(
         f"labels: {labels}, though {first_paths(lists)} beside the images may have them; {remedy}"
     )

@@ -19,8 +19,9 @@ from fastpipe.sources.folders.splits import (
     split_folders,
 )
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
+from fastpipe.sources.tables.listed_images import find_listing_tables
 from fastpipe.sources.tables.table_files import sort_labelled_first
+from fastpipe.sources.tables.table_remedies import some_tables
 
 # A source is looked for in this many folders of a folder. Behind a URL, each folder is a request.
 _MAX_FOLDERS = 3

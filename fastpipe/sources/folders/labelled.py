@@ -39,7 +39,8 @@ from fastpipe.sources.folders.splits import (
     split_of_name,
 )
 from fastpipe.sources.options import SourceOptions, quote_for_shell
-from fastpipe.sources.tables.listed_images import find_listing_tables, some_tables
+from fastpipe.sources.tables.listed_images import find_listing_tables
+from fastpipe.sources.tables.table_remedies import some_tables
 
 _VOC_FOLDERS = ("Annotations", "JPEGImages")
 # VOC has the masks of classes in the first folder, and those of objects in the second one.

@@ -37,12 +37,9 @@ from fastpipe.sources.folders.splits import (
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.numbered_classes import parse_numbered_names
 from fastpipe.sources.recognised import Recognised
-from fastpipe.sources.tables.listed_images import (
-    ListingTable,
-    find_listing_tables,
-    some_tables,
-)
+from fastpipe.sources.tables.listed_images import ListingTable, find_listing_tables
 from fastpipe.sources.tables.table_files import is_result_form
+from fastpipe.sources.tables.table_remedies import some_tables
 
 _ENDINGS = (
     *SIDECAR_ENDINGS,

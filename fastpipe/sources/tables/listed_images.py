@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastpipe.dataset.format.picture_names import is_picture
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError
 from fastpipe.sources.annotations.annotation_folders import is_called_masks
 from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, names_in, open_binary
@@ -31,7 +31,6 @@ _ROWS_READ = 20
 _LINES_READ = 32
 _HEAD_BYTES = 1 << 16
 _TABLES_READ = 16
-_TABLES_SHOWN = 5
 # Folders in which pictures are looked for, beside a table and below. Behind a URL each costs a
 # request.
 _MAX_FOLDERS = 16
@@ -48,25 +47,6 @@ class ListingTable(NamedTuple):
     path: SourcePath
     # The folder to pass as --image-root; None if the pictures are found without it.
     image_root: SourcePath | None
-
-
-def some_tables(tables: Sequence[ListingTable]) -> str:
-    """The arguments that pack one of the tables, the likeliest first, for a message."""
-    paths = []
-    paths_with_options = []
-    options = set()
-    for table in tables[:_TABLES_SHOWN]:
-        path = readable(str(table.path))
-        option = ""
-        if table.image_root is not None:
-            option = f", with --image-root {readable(str(table.image_root))}"
-        paths.append(path)
-        paths_with_options.append(path + option)
-        options.add(option)
-    # An option that all need is named once, at the end.
-    if len(options) == 1:
-        return " or ".join(paths) + options.pop()
-    return "; or ".join(paths_with_options)
 
 
 def lists_images(
@@ -271,13 +251,15 @@ def first_rows(table: SourcePath, encoding: str | None = None) -> list[list[str]
     return [list(cells.values()) for cells in cells_of_rows]
 
 
-def first_cells(table: SourcePath) -> list[Mapping[str, str]]:
+def first_cells(
+    table: SourcePath, max_rows: int = _ROWS_READ
+) -> list[Mapping[str, str]]:
     """The texts in the first rows of a table with columns, by column; empty if it has none."""
     try:
         form = _form_of(table, None)
         if form is not None and _is_list(table, form):
             return []
-        return _read_first_cells(table, form, None)
+        return _read_first_cells(table, form, None, max_rows)
     except (PackError, OSError):
         return []
 
@@ -295,7 +277,10 @@ def _is_list(table: SourcePath, form: TextForm) -> bool:
 
 
 def _read_first_cells(
-    table: SourcePath, form: TextForm | None, encoding: str | None
+    table: SourcePath,
+    form: TextForm | None,
+    encoding: str | None,
+    max_rows: int = _ROWS_READ,
 ) -> list[Mapping[str, str]]:
     """The texts in each of the first rows of a table, by column. Raises OSError or PackError."""
     rows: Iterator[Row]
@@ -306,7 +291,7 @@ def _read_first_cells(
     else:
         rows = csv_rows(table, form, encoding)
     cells_of_rows: list[Mapping[str, str]] = []
-    for row in islice(rows, _ROWS_READ):
+    for row in islice(rows, max_rows):
         texts = {}
         for column, value in row.values.items():
             if isinstance(value, str):

@@ -133,5 +133,6 @@ def test_a_list_that_numbers_the_images(tmp_path: Path) -> None:
 def test_a_table_of_folders_that_are_parts(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "images_001/images/a.png", "images_002/images/b.png")
     write(source / "boxes.csv", "Image Index,Finding Label\na.png,Mass\n")
-    with pytest.raises(PackError, match=rf"Pass the table: {source}/boxes\.csv\. "):
+    words = rf"Pass the table: {source}/boxes\.csv, with --label-column 'Finding Label'\. "
+    with pytest.raises(PackError, match=words):
         fastpipe.pack(source, tmp_path / "packed")

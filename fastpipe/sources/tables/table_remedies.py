@@ -1,0 +1,98 @@
+"""A table of images that nobody has passed -> the arguments that pack it, for a message.
+
+A user who follows a message should get the labels at once, so the options that name them stand in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fastpipe.errors import readable
+from fastpipe.sources.column_choice import ColumnChoice, find_image_like_columns
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.tables import synset_strings
+from fastpipe.sources.tables.column_kinds import ColumnSummary
+from fastpipe.sources.tables.likely import find_column_assumptions, holds_runs
+from fastpipe.sources.tables.listed_images import ListingTable, first_cells
+from fastpipe.sources.tables.training_classes import describe_options_of_training
+
+_TABLES_SHOWN = 5
+# So many rows show which column has labels. In packing, all rows count.
+_ROWS_READ = 500
+_LABEL = "label"
+_LABEL_COLUMN = "--label-column "
+# A table with one of these columns has boxes, and its classes are found by themselves.
+_BOXES = frozenset(("xmin", "x_min", "xmax", "x1", "left", "bbox", "box", "boxes"))
+
+
+def some_tables(tables: Sequence[ListingTable]) -> str:
+    """The arguments that pack one of the tables, the likeliest first, for a message."""
+    paths = []
+    paths_with_options = []
+    all_options = set()
+    for table in tables[:_TABLES_SHOWN]:
+        path = readable(str(table.path))
+        options = ""
+        if table.image_root is not None:
+            options = f" --image-root {readable(str(table.image_root))}"
+        options += describe_options_of_labels(table.path, table.image_root)
+        text = f", with{options}" if options else ""
+        paths.append(path)
+        paths_with_options.append(path + text)
+        all_options.add(text)
+    # Options that all need are named once, at the end.
+    if len(all_options) == 1:
+        return " or ".join(paths) + all_options.pop()
+    return "; or ".join(paths_with_options)
+
+
+def describe_options_of_labels(table: SourcePath, images: SourcePath | None) -> str:
+    """The options that name the labels in a table and their numbers; "" if none is needed or known.
+
+    Args:
+        table: a file of CSV, TSV or JSONL, or a list.
+        images: the folder of its images, if it is known.
+    """
+    options = ""
+    if isinstance(table, Path) and isinstance(images, Path):
+        options = describe_options_of_training(table, images.absolute())
+    if _LABEL_COLUMN not in options:
+        options = _option_of_label_column(table) + options
+    return options
+
+
+def _option_of_label_column(table: SourcePath) -> str:
+    """The option that names the column with labels; "" if none looks like it."""
+    summaries: dict[str, ColumnSummary] = {}
+    for index, row in enumerate(first_cells(table, _ROWS_READ)):
+        for column, text in row.items():
+            summary = summaries.setdefault(column, ColumnSummary(typed=False))
+            summary.add(text, str(index))
+    image = _find_image_column(summaries)
+    has_labels = _LABEL in summaries or set(synset_strings.COLUMNS) <= summaries.keys()
+    if image is None or has_labels or _has_boxes_or_masks(summaries):
+        return ""
+    columns = ColumnChoice(image, None, ())
+    for assumption in find_column_assumptions(summaries, columns, SourceOptions()):
+        if assumption.option.startswith(_LABEL_COLUMN):
+            return f" {assumption.option}"
+    return ""
+
+
+def _find_image_column(summaries: Mapping[str, ColumnSummary]) -> str | None:
+    """The only column that may have the images; None if none or several may."""
+    columns = find_image_like_columns(summaries, SourceOptions())
+    if not columns:
+        columns = [
+            column for column, values in summaries.items() if values.are_pictures
+        ]
+    return columns[0] if len(columns) == 1 else None
+
+
+def _has_boxes_or_masks(summaries: Mapping[str, ColumnSummary]) -> bool:
+    for column, values in summaries.items():
+        if column.lower() in _BOXES or values.are_boxes or holds_runs(column, values):
+            return True
+    return False

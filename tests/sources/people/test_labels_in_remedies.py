@@ -1,0 +1,89 @@
+"""Messages that name a table beside images: they name its labels, too."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support.sources.becomes import becomes
+from support.sources.people import assumed, labels, photos, write
+
+import fastpipe
+from fastpipe.errors import PackError
+
+TABLE = "image_id,breed\na,pug\nb,pug\nc,husky\nd,husky\n"
+
+
+@becomes(
+    "`images/` beside `labels.csv` whose column of labels is called `breed`, and the like",
+    "refused; the table is named with the option that takes its labels",
+    "SRC/labels.csv --image-root SRC/images --label-column breed",
+)
+def test_a_label_column_beside_a_folder(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", *(f"images/{name}.jpg" for name in "abcd"))
+    table = write(source / "labels.csv", TABLE)
+    images = source / "images"
+    words = f"Pass it: {table}, with --image-root {images} --label-column breed. "
+    with pytest.raises(PackError, match=re.escape(words)):
+        fastpipe.pack(source, tmp_path / "none")
+    fastpipe.pack(table, tmp_path / "packed", image_root=images, label_column="breed")
+    breeds = {"a.jpg": "pug", "b.jpg": "pug", "c.jpg": "husky", "d.jpg": "husky"}
+    assert labels(tmp_path) == breeds
+    (text,) = assumed(fastpipe.pack(images, tmp_path / "images"))
+    assert f"DST --image-root {images} --label-column breed. " in text
+
+
+@becomes(
+    "a list without a header beside images, its words separated by spaces: `a.jpg  ant  5`",
+    "no labels; the list is named with the option that takes its labels",
+    "SRC/labels.txt --label-column column_2",
+)
+def test_a_list_of_several_words(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "a.jpg", "b.jpg", "c.jpg")
+    table = write(source / "labels.txt", "a.jpg  ant  5\nb.jpg   bee 7\nc.jpg ant 3\n")
+    (text,) = assumed(fastpipe.pack(source, tmp_path / "none"))
+    assert text.endswith(f"pass {table}, with --label-column column_2")
+    fastpipe.pack(table, tmp_path / "packed", label_column="column_2")
+    assert labels(tmp_path) == {"a.jpg": "ant", "b.jpg": "bee", "c.jpg": "ant"}
+
+
+@becomes(
+    "Tiny ImageNet's `val/` alone: `images/` beside `val_annotations.txt`, and `train/` above",
+    "refused; the list is named with its labels and the numbers of training",
+    "val_annotations.txt --image-root images --label-column column_2 --classes-from train",
+)
+def test_val_of_tiny_imagenet(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    photos(source / "train", "n02/images/n02_0.JPEG", "n01/images/n01_0.JPEG", "n03/images/x.JPEG")
+    photos(source / "val/images", "val_0.JPEG", "val_1.JPEG")
+    table = write(
+        source / "val/val_annotations.txt", "val_0.JPEG\tn02\t0\t9\nval_1.JPEG\tn03\t0\t3\n"
+    )
+    images = source / "val/images"
+    train = source / "train"
+    words = f"Pass it: {table}, with --image-root {images} --label-column column_2 --classes-from {train}. "
+    with pytest.raises(PackError, match=re.escape(words)):
+        fastpipe.pack(source / "val", tmp_path / "none")
+    options = {"label_column": "column_2", "classes_from": train}
+    fastpipe.pack(table, tmp_path / "packed", image_root=images, **options)
+    data = fastpipe.open(tmp_path / "packed")
+    assert data.classes == ["n01", "n02", "n03"]
+    assert labels(tmp_path) == {"val_0.JPEG": "n02", "val_1.JPEG": "n03"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "path,label\na.jpg,ant\nb.jpg,bee\n",
+        "image,xmin,ymin,xmax,ymax,class\na.jpg,1,2,3,4,ant\nb.jpg,1,2,3,4,ant\n",
+        "ImageId,ClassId,EncodedPixels\na.jpg,1,1 1\nb.jpg,1,2 1\n",
+    ],
+    ids=["label", "boxes", "masks"],
+)
+def test_classes_that_need_no_option(tmp_path: Path, text: str) -> None:
+    source = photos(tmp_path / "src", "images/a.jpg", "images/b.jpg")
+    write(source / "table.csv", text)
+    with pytest.raises(PackError, match="--image-root") as refused:
+        fastpipe.pack(source, tmp_path / "none")
+    assert "--label-column" not in str(refused.value)
