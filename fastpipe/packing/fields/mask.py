@@ -59,6 +59,33 @@ def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
     return mask.astype(np.uint16)
 
 
+def unite_masks(masks: Iterable[NDArray[Any]]) -> NDArray[Any]:
+    """(H, W): the value of the last mask that is not 0 at a pixel.
+
+    Raises:
+        ImageError: there is no mask, or masks have several sizes.
+    """
+    united: NDArray[Any] | None = None
+    for count, mask in enumerate(masks, 1):
+        if united is None:
+            united = mask.copy()
+            continue
+        _check_same_size(mask, united, count)
+        united = np.where(mask != 0, mask, united)
+    if united is None:
+        raise ImageError("expected masks of an image, got none")
+    return united
+
+
+def _check_same_size(mask: NDArray[Any], first: NDArray[Any], count: int) -> None:
+    """ImageError: a mask, the `count`-th one of an image, has another size than the first."""
+    if mask.shape != first.shape:
+        raise ImageError(
+            f"mask {count} of an object has {mask.shape[1]} x {mask.shape[0]} pixels, and the "
+            f"first has {first.shape[1]} x {first.shape[0]}"
+        )
+
+
 def number_objects(masks: Iterable[NDArray[Any]]) -> NDArray[Any]:
     """(H, W) uint8 or uint16: i + 1 where mask i is not 0; later masks cover earlier ones.
 
@@ -70,11 +97,7 @@ def number_objects(masks: Iterable[NDArray[Any]]) -> NDArray[Any]:
     for count, mask in enumerate(masks, 1):
         if numbers is None:
             numbers = np.zeros(mask.shape, dtype=np.uint16)
-        if mask.shape != numbers.shape:
-            raise ImageError(
-                f"mask {count} of an object has {mask.shape[1]} x {mask.shape[0]} pixels, and the "
-                f"first has {numbers.shape[1]} x {numbers.shape[0]}"
-            )
+        _check_same_size(mask, numbers, count)
         numbers[mask != 0] = count
     if numbers is None:
         raise ImageError("expected masks of objects, got none")

@@ -21,6 +21,7 @@ from fastpipe.packing.fields.mask import (
     mask_of_png,
     mask_size,
     number_objects,
+    unite_masks,
 )
 from fastpipe.packing.fields.placement import (
     Frame,
@@ -187,6 +188,8 @@ def _read_mask(
     """A mask of numbers, or a PNG of it, from shapes or files that the listing has noted."""
     if "shapes" in value:
         return draw_shapes(value["shapes"], *size, field.run_order or COLUMNS)
+    if value.get("united"):
+        return unite_masks(_read_objects(listing, value["objects"], mtimes_ns))
     if "objects" in value:
         return number_objects(_read_objects(listing, value["objects"], mtimes_ns))
     data = _read_named(listing, value, *mtimes_ns)

@@ -28,6 +28,13 @@ from fastpipe.sources.annotations.labelmap import (
     read_mask_classes,
     read_palette,
 )
+from fastpipe.sources.annotations.several_masks import (
+    INSTANCES,
+    assume_united,
+    find_further_masks,
+    value_of_masks,
+    without_numbered_kinds,
+)
 from fastpipe.sources.annotations.two_levels import JPEG_START, read_two_levels
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import SourcePath, files_below, open_binary
@@ -155,6 +162,7 @@ def list_masks(
     else:
         fields = [_only_field(folders, pairs, len(images) - len(without_mask))]
 
+    further_masks = find_further_masks(pairs, fields)
     packed_masks: set[str] = set()
     # Only class masks are checked: a field of the kind image takes any picture.
     for index, field in enumerate(fields):
@@ -167,11 +175,19 @@ def list_masks(
             colours = find_colours(_folders_of_lists(folders, tops))
         if colours is not None:
             fields[index] = field._replace(names=colours.names, colours=colours.colours)
+            further_masks[field.name] = {}
             assumed += assume_names(field, colours.names, colours.file.name)
             continue
         if _are_jpegs_of_two_levels(folders, masks_of_field):
             fields[index] = field._replace(has_two_levels=True)
+            further_masks[field.name] = {}
             assumed.append(_assume_two_levels(field))
+            continue
+        masks_of_image = further_masks[field.name]
+        for masks_of_one in masks_of_image.values():
+            packed_masks.update(masks_of_one)
+        assumed += assume_united(field, masks_of_image)
+        if field.has_object_numbers:
             continue
         assumed += _check_masks(folders, field, masks_of_field)
         if (folders.root / LABELMAP).is_file():
@@ -183,7 +199,14 @@ def list_masks(
         assumed += assume_no_defects(field.name, without_mask, folders.images)
     has_no_mask = set(without_mask)
     rows = (
-        _make_row(folders, image, fields, pairs, is_without=image in has_no_mask)
+        _make_row(
+            folders,
+            image,
+            fields,
+            pairs,
+            further_masks,
+            is_without=image in has_no_mask,
+        )
         for image in images
     )
     beside: list[str] = []
@@ -314,6 +337,12 @@ def _requested_field(
     is_folder = column.column == PurePosixPath(folders.masks).name
     if is_folder and column.column not in pairs and len(pairs) == 1:
         column = column._replace(column=next(iter(pairs)))
+    if column.column == INSTANCES and INSTANCES not in pairs:
+        kinds_of_files = list(without_numbered_kinds(pairs))
+        if len(kinds_of_files) == 1 and column.kind in (None, _MASK):
+            return SourceField(
+                column.name, _MASK, column=kinds_of_files[0], has_object_numbers=True
+            )
     if column.column not in pairs:
         kinds = first_paths(sorted(pairs)) or "(none)"
         raise PackError(f"{column}: {folders} have the kinds of masks {kinds}")
@@ -325,7 +354,11 @@ def _requested_field(
 def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceField:
     """The field of the only kind of mask that nearly all images have."""
     min_masks = _MIN_SHARE * num_images
-    complete_kinds = [kind for kind in pairs if len(pairs[kind]) >= min_masks]
+    complete_kinds = [
+        kind
+        for kind, masks_of_kind in without_numbered_kinds(pairs).items()
+        if len(masks_of_kind) >= min_masks
+    ]
     if len(complete_kinds) == 1:
         return SourceField(_MASK, _MASK, column=complete_kinds[0])
 
@@ -367,10 +400,18 @@ def _make_row(
     image: str,
     fields: Sequence[SourceField],
     pairs: _Pairs,
+    further_masks: Mapping[str, Mapping[str, Sequence[str]]],
     *,
     is_without: bool,
 ) -> Row:
-    """The row of an image. `is_without`: it shows nothing that a mask could mark."""
+    """The row of an image.
+
+    Args:
+        folders, image, fields: the source, its image, and the fields.
+        pairs: the masks of each kind.
+        further_masks: of each field, the masks of the images that have several.
+        is_without: the image shows nothing that a mask could mark.
+    """
     values: dict[str, Any] = {}
     problem = None
     label = None
@@ -382,6 +423,9 @@ def _make_row(
         if mask is None and is_without:
             values[field.name] = _EMPTY_MASK
             continue
+        masks = further_masks[field.name].get(image, [])
+        if mask is not None and (masks or field.has_object_numbers):
+            values[field.name] = value_of_masks(masks or [mask], field)
         if mask is None and problem is None:
             problem = f"no {field.name} of this name in {folders.masks}"
     return Row(image, values, problem, image, label)

@@ -9,7 +9,7 @@ such files is no class.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.picture_names import is_picture
@@ -34,6 +34,7 @@ from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_beside_images
 from fastpipe.sources.folders.splits import first_paths
 from fastpipe.sources.listing import Assumption, Source, replace_sources
+from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
 from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.listed_images import find_listing_tables
 from fastpipe.sources.tables.table_remedies import some_tables
@@ -93,7 +94,7 @@ def leave_out_sidecar_files(
     # of sidecar files never was a class.
     unread_in_empty = [source for source in unread if source.label in empty_labels]
     if unread_in_empty and not are_classes:
-        raise _no_class_error(root, classes, unread_in_empty)
+        raise _no_class_error(root, classes, unread_in_empty, image_labels)
     if empty_labels and len(image_labels) == 1 and not are_classes:
         sidecars_in_empty = [
             source for source in sidecars if source.label in empty_labels
@@ -160,15 +161,28 @@ def _remove_sources(sources: list[Source], paths: Container[str]) -> None:
 
 
 def _no_class_error(
-    root: SourcePath, classes: Sequence[str], unread: Sequence[Source]
+    root: SourcePath,
+    classes: Sequence[str],
+    unread: Sequence[Source],
+    image_labels: Collection[int],
 ) -> PackError:
+    """The error for a folder of files that are called like images.
+
+    Args:
+        root, classes: of the listing.
+        unread: the files.
+        image_labels: of the folders with images.
+    """
     example, tool = _choose_example(root, unread)
     folder = readable(classes[example.label])
+    folder_of_images = "their folder"
+    if len(image_labels) == 1:
+        folder_of_images = readable(str(root / classes[next(iter(image_labels))]))
     return PackError(
         f"{readable(str(root))}: the folder {folder} has no image, but files that are called like "
         f"the images in other folders, such as {readable(example.path)}: {tool.name}. So it is no "
-        f"class. To keep what they say: {tool.remedy}. To pack the images alone, pass their "
-        f"folder. {AS_CLASSES} takes the folders as classes"
+        f"class. To keep what they say: {tool.remedy}. To pack the images alone, pass "
+        f"{folder_of_images}. {AS_CLASSES} takes the folders as classes"
     )
 
 
@@ -274,10 +288,13 @@ def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
     """
     masks = _find_masks(sources)
     if masks:
+        with_labels = ""
+        if len({mask.rpartition("/")[0] for mask in masks}) > 1:
+            with_labels = f"; with {LABEL_PATTERN} '{FOLDER_PATTERN}' the folders are their classes"
         raise PackError(
             f"{readable(str(root))}: {len(masks):,} of {len(sources):,} files are called like "
             f"masks of others beside them, such as {readable(masks[0])}. --format masks packs them "
-            "as masks of these, without labels; or list both in a CSV file (--field "
+            f"as masks of these, without labels{with_labels}; or list both in a CSV file (--field "
             "mask=COLUMN:mask). "
             f"{AS_CLASSES} packs them as images"
         )

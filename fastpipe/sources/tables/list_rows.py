@@ -495,7 +495,7 @@ class _RowLister:
                 entries, states[field.name] = self._describe_files(
                     field.name, value["objects"]
                 )
-                value = {"objects": entries}
+                value = {**value, "objects": entries}
             elif field.kind in FILE_KINDS and is_path:
                 value, state = self._describe_file(field.name, value)
                 states[field.name] = [state]

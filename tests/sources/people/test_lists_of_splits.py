@@ -162,6 +162,25 @@ def test_a_split_with_a_folder_of_images(tmp_path: Path) -> None:
 
 
 @becomes(
+    "KITTI: `testing/` with `calib/` and `image_2/`",
+    "refused; the folder of the images is named",
+    "SRC/testing/image_2",
+)
+def test_calibration_beside_images(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    for split in ("testing", "training"):
+        photos(source / f"{split}/image_2", "0.png", "1.png")
+        for name in ("0", "1"):
+            write(source / f"{split}/calib/{name}.txt", "P0: 1 2\n")
+            write(source / f"training/label_2/{name}.txt", "Car 0 0 0\n")
+    images = source / "testing/image_2"
+    with pytest.raises(PackError, match=f"To pack the images alone, pass {images}\\. "):
+        fastpipe.pack(source, tmp_path / "none", split="testing")
+    fastpipe.pack(images, tmp_path / "packed")
+    assert list(fastpipe.open(tmp_path / "packed")["label"]) == [-1, -1]
+
+
+@becomes(
     "Tiny ImageNet: `val/images/` beside `val/val_annotations.txt`",
     "no labels; the command that packs them is named",
     "the list, --image-root, --label-column column_2, --classes-from",

@@ -129,6 +129,53 @@ def test_masks_beside_images(tmp_path: Path, image_end: str, mask_end: str) -> N
     assert assumed(summary) == []
 
 
+@becomes(
+    "BUSI: `a (2)_mask.png` and `a (2)_mask_1.png`, several masks of an image",
+    "one mask of all; this is said, with the option that numbers them",
+    "--format masks --label-pattern '(.+)/', --field mask=instances:mask",
+)
+def test_several_masks_of_an_image(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    images = ("benign/benign (1).png", "malignant/malignant (2).png")
+    photos(source, *images, size=SIZE)
+    mask(source / "benign/benign (1)_mask.png", LEFT)
+    mask(source / "malignant/malignant (2)_mask.png", LEFT)
+    mask(source / "malignant/malignant (2)_mask_1.png", RIGHT)
+    with pytest.raises(PackError, match=r"with --label-pattern '\(.+\)/' the folders are their"):
+        fastpipe.pack(source, tmp_path / "none")
+    options = {"format": "masks", "label_pattern": "(.+)/"}
+    summary = fastpipe.pack(source, tmp_path / "packed", **options)
+    both = np.maximum(LEFT, RIGHT)
+    assert masks(tmp_path) == {images[0]: LEFT, images[1]: both.tolist()}
+    assert labels(tmp_path) == {images[0]: "benign", images[1]: "malignant"}
+    assert assumed(summary) == [
+        "field mask: 1 image has several masks, such as malignant/malignant (2)_mask.png and "
+        "malignant/malignant (2)_mask_1.png, which become one; the option numbers them (--field "
+        "mask=instances:mask)"
+    ]
+    fields = {"mask": "instances:mask"}
+    summary = fastpipe.pack(source, tmp_path / "packed", fields=fields, overwrite=True, **options)
+    first = np.where(LEFT, 1, 0)
+    numbers = np.where(RIGHT, 2, first)
+    assert masks(tmp_path) == {images[0]: first.tolist(), images[1]: numbers.tolist()}
+    assert assumed(summary) == []
+    # A user may also have them apart.
+    mask(source / "benign/benign (1)_mask_1.png", RIGHT)
+    fields = {"mask": "mask", "second": "mask_1"}
+    fastpipe.pack(source, tmp_path / "packed", fields=fields, overwrite=True, **options)
+    assert masks(tmp_path)[images[1]] == LEFT
+
+
+def test_masks_of_one_image_of_several_sizes(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    photos(source, "images/a.png", size=SIZE)
+    mask(source / "masks/a.png", LEFT)
+    mask(source / "masks/a_mask_1.png", [[1]])
+    (source / "masks/a.png").rename(source / "masks/a_mask.png")
+    with pytest.raises(PackError, match="mask 2 of an object has 1 x 1 pixels"):
+        fastpipe.pack(source, tmp_path / "packed", format="masks")
+
+
 def test_classes_in_paths_of_a_split(tmp_path: Path) -> None:
     source = tmp_path / "src"
     for split in ("train", "val"):
