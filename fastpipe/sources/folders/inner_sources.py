@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,10 +17,11 @@ from fastpipe.sources.folders.splits import (
     FEW,
     find_split_parts,
     first_paths,
+    meaning_of_split,
     split_folders,
 )
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.tables.listed_images import find_listing_tables
+from fastpipe.sources.tables.listed_images import ListingTable, find_listing_tables
 from fastpipe.sources.tables.table_files import sort_labelled_first
 from fastpipe.sources.tables.table_remedies import some_tables
 
@@ -87,19 +89,40 @@ def refuse_inner_sources(
             remedy += f". Otherwise pass {readable(str(inner.folder))}"
         tables = sort_labelled_first(manifest_names(names))
         if tables:
-            table = readable(str(root / tables[0]))
-            remedy += f"; or the table beside it, if that has the labels: {table}"
+            table = _table_of_split(root, tables, inner.folder, options.split)
+            remedy += f"; or the table beside it, if that has the labels: {some_tables([table])}"
         else:
             # LLaVA has a JSON file of conversations beside images/coco/train2017.
             lists = lists_beside_images(names.files)
             listing_tables = find_listing_tables(root, lists, image_folder=inner.folder)
             if listing_tables:
-                table = some_tables(listing_tables[:1])
-                remedy = f"Pass {table}: it lists these images. {remedy} for the images alone"
+                first_table = some_tables(listing_tables[:1])
+                remedy = f"Pass {first_table}: it lists these images. {remedy} for the images alone"
         raise PackError(
             f"{readable(str(root))} holds {contents} {inner.description}. {remedy}. --format "
             f"imagefolder takes {classes}"
         )
+
+
+def _table_of_split(
+    root: SourcePath, tables: Sequence[str], inner: SourcePath, split: str | None
+) -> ListingTable:
+    """The table that is called after the split that the user asks for, or the first one.
+
+    Args:
+        root: the source.
+        tables: the names of the tables in it.
+        inner: the folder in it that has splits, or images.
+        split: that the user asks for.
+    """
+    folder = None
+    if split is not None:
+        folder = split_folders(inner, names_in(inner, FEW), split).get(split)
+    meaning = meaning_of_split(split or "")
+    for table in tables:
+        if meaning and meaning_of_split(table) == meaning:
+            return ListingTable(root / table, folder)
+    return ListingTable(root / tables[0], None)
 
 
 def _find_source(

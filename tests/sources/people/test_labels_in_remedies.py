@@ -72,6 +72,24 @@ def test_val_of_tiny_imagenet(tmp_path: Path) -> None:
     assert labels(tmp_path) == {"val_0.JPEG": "n02", "val_1.JPEG": "n03"}
 
 
+@becomes(
+    "Kaggle's ImageNet, the root with `--split val`: `ILSVRC/Data/CLS-LOC/`, `LOC_val_solution.csv`",
+    "refused; the table of val is named with the numbers of training",
+    "LOC_val_solution.csv --image-root val --classes-from train",
+)
+def test_root_of_imagenet(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    inner = source / "ILSVRC/Data/CLS-LOC"
+    photos(inner / "train", "n02/n02_0.JPEG", "n01/n01_0.JPEG", "n03/n03_0.JPEG")
+    photos(inner / "val", "ILSVRC2012_val_00000001.JPEG", "ILSVRC2012_val_00000002.JPEG")
+    rows = "ILSVRC2012_val_00000001,n02 1 1 9 9 \nILSVRC2012_val_00000002,n03 1 1 9 9 \n"
+    table = write(source / "LOC_val_solution.csv", f"ImageId,PredictionString\n{rows}")
+    write(source / "LOC_train_solution.csv", "ImageId,PredictionString\nn02_0,n02 1 1 9 9 \n")
+    options = f"--image-root {inner / 'val'} --classes-from {inner / 'train'}. "
+    with pytest.raises(PackError, match=re.escape(f"has the labels: {table}, with {options}")):
+        fastpipe.pack(source, tmp_path / "none", split="val")
+
+
 @pytest.mark.parametrize(
     "text",
     [
