@@ -203,6 +203,7 @@ def _folders_around(source: Recognised) -> list[Path]:
 
 def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
     root, pair = _local_pair(source)
+    pair = _enter_wrappers(pair)
     split = options.split
     pairs_by_split = _split_pairs(pair)
     if pairs_by_split:
@@ -236,6 +237,26 @@ def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
             text = f"{other_pair.labels.name}: left out, for only boxes are packed"
             listing = add_assumptions(listing, [Assumption(text, "--format masks")])
     return listing
+
+
+def _enter_wrappers(pair: FolderPair) -> FolderPair:
+    """The folders in which the images and annotations of VOC lie.
+
+    Kaggle's Stanford Dogs has images/Images/ and annotations/Annotation/, each the only folder.
+    """
+    images = _only_folder_in(pair.images) or pair.images
+    labels = _only_folder_in(pair.labels) or pair.labels
+    inner_pair = pair._replace(images=images, labels=labels)
+    return inner_pair if lie_in_class_folders(inner_pair) else pair
+
+
+def _only_folder_in(folder: SourcePath) -> SourcePath | None:
+    """The folder that is all in another one, and is no split; None if there is none."""
+    names = names_in(folder, FEW)
+    if names.files or len(names.folders) != 1:
+        return None
+    name = names.folders[0]
+    return None if split_of_name(name) is not None else folder / name
 
 
 def _split_pairs(pair: FolderPair) -> dict[str, FolderPair]:

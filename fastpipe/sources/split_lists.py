@@ -72,6 +72,8 @@ _FOLDERS_OF_LISTS = (
     "splits",
     "Partition",
     "partition",
+    "Partitions",
+    "lists",
     "meta",
     "annotations",
 )

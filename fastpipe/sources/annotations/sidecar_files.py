@@ -32,11 +32,16 @@ from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_beside_images
-from fastpipe.sources.folders.splits import first_paths
+from fastpipe.sources.folders.splits import FEW, first_paths
 from fastpipe.sources.listing import Assumption, Source, replace_sources
+from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
 from fastpipe.sources.source_bytes import read_source
-from fastpipe.sources.tables.listed_images import find_listing_tables
+from fastpipe.sources.tables.listed_images import (
+    ListingTable,
+    find_listing_tables,
+    first_rows,
+)
 from fastpipe.sources.tables.table_remedies import some_tables
 
 # There may be millions of sources. This many show whether there are sidecar files, or masks.
@@ -215,13 +220,28 @@ def _only_folder_error(
         inner = root / classes[empty]
         tables = find_listing_tables(inner, names_in(inner).files, image_folder=folder)
         if tables:
-            remedy = f"Pass {'the' if len(tables) == 1 else 'a'} table of these images: {some_tables(tables)}"
+            remedy = _remedy_of_tables(folder, tables)
             break
     others = first_paths(classes[empty] for empty in empty_labels)
     return PackError(
         f"{readable(str(root))}: only the folder {name} has images, and {others} has none, so the "
         f"folders are no classes. {remedy}. {AS_CLASSES} takes the folders as classes"
     )
+
+
+def _remedy_of_tables(folder: SourcePath, tables: Sequence[ListingTable]) -> str:
+    """What to do with tables of the images in a folder. `tables`: one at least."""
+    path = tables[0].path
+    says_paths_alone = all(len(row) == 1 for row in first_rows(path))
+    if says_paths_alone and names_in(folder, FEW).folders:
+        # Food-101 has its classes as folders, and the splits in meta/train.txt.
+        option = f"--split-list {quote_for_shell(str(path))}"
+        return (
+            f"Pass {readable(str(folder))}, whose folders may be the classes; {option} packs the "
+            "images of this list alone"
+        )
+    article = "the" if len(tables) == 1 else "a"
+    return f"Pass {article} table of these images: {some_tables(tables)}"
 
 
 def _choose_example(

@@ -51,6 +51,25 @@ def test_a_split_that_a_list_has(tmp_path: Path, folder: str) -> None:
     assert assumed(summary) == []
 
 
+@becomes(
+    "Food-101, SUN397: class folders in `images/`, the splits in `meta/train.txt` or `Partitions/`",
+    "refused; the folder of the classes is named, with the option for a split",
+    "SRC/images --split-list SRC/meta/train.txt",
+)
+def test_lists_beside_a_folder_of_classes(tmp_path: Path) -> None:
+    source = food(tmp_path / "src")
+    words = (
+        f"Pass {source}/images, whose folders may be the classes; --split-list "
+        f"{source}/meta/train.txt packs the images of this list alone. "
+    )
+    with pytest.raises(PackError, match=re.escape(words)):
+        fastpipe.pack(source, tmp_path / "none")
+    (source / "meta").rename(source / "Partitions")
+    option = f"pass --split-list {source}/Partitions/train.txt"
+    with pytest.raises(PackError, match=f"{re.escape(option)}$"):
+        fastpipe.pack(source / "images", tmp_path / "none", split="train")
+
+
 def test_a_split_that_no_list_has(tmp_path: Path) -> None:
     source = food(tmp_path / "src") / "images"
     with pytest.raises(

@@ -54,6 +54,30 @@ def test_annotations_of_dogs(tmp_path: Path, ending: str) -> None:
     assert "labels: the names of the folders in Images" in assumed(summary)
 
 
+@becomes(
+    "Stanford Dogs of Kaggle: `images/Images/n02085620-Chihuahua/`, `annotations/Annotation/`",
+    "boxes with the names in the annotations, and the folders as classes",
+)
+def test_dogs_of_kaggle(tmp_path: Path) -> None:
+    source = dogs(tmp_path / "dogs")
+    for folder in ("images", "annotations"):
+        (source / folder).mkdir()
+    (source / "Images").rename(source / "images/Images")
+    (source / "Annotation").rename(source / "annotations/Annotation")
+    boxes, _ = packed_objects(source, tmp_path / "packed")
+    assert boxes[f"{PUG}.jpg"] == [("pug", [10, 0, 30, 30])]
+    assert labels(tmp_path)[f"{PUG}.jpg"] == "n02110958-pug"
+
+
+def test_dogs_without_an_annotation(tmp_path: Path) -> None:
+    source = dogs(tmp_path / "dogs")
+    (source / f"Annotation/{PUG}").rename(source / "Annotation/n02110958-pug/other")
+    photos(source / "Images", "n02110958-pug/other.jpg")
+    boxes, _ = packed_objects(source, tmp_path / "packed", unlisted="keep")
+    assert boxes[f"{PUG}.jpg"] == []
+    assert labels(tmp_path)[f"{PUG}.jpg"] == "n02110958-pug"
+
+
 def test_images_of_dogs_alone(tmp_path: Path) -> None:
     source = dogs(tmp_path / "dogs")
     (text,) = assumed(fastpipe.pack(source / "Images", tmp_path / "packed"))
