@@ -73,7 +73,9 @@ def _has_outlines(images: Iterable[AnnotatedImage]) -> bool:
 
 def can_draw_all(images: Sequence[AnnotatedImage]) -> bool:
     """Whether masks of all objects can be drawn, and have more than their boxes have."""
-    return _has_outlines(images) and all(all(image.outlines) for image in images)
+    if not _has_outlines(images):
+        return False
+    return all(all(image.outlines) and not image.unread_outlines for image in images)
 
 
 def option_of_masks(fields: Iterable[SourceField]) -> str:
@@ -90,6 +92,10 @@ def mask_value(
 
     `labels`: class -> its number.
     """
+    if image.unread_outlines:
+        raise ValueError(
+            f"{image.unread_outlines} are not read, and a mask would lack these objects"
+        )
     shapes: list[tuple[int, Any]] = []
     for index in _drawing_order(image):
         name = image.names[index]

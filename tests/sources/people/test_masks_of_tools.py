@@ -169,6 +169,38 @@ def test_polygons_of_via(tmp_path: Path) -> None:
     assert masks(tmp_path) == {"a.jpg": expected.tolist()}
 
 
+@becomes(
+    "Label Studio: polygons, rectangles and ellipses",
+    "boxes around them; with the option a field `mask` with the number of the class + 1, too",
+    "--field boxes --field mask=segmentation:mask",
+)
+def test_polygons_of_label_studio(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "a.jpg")
+    size = {"original_width": 40, "original_height": 30, "image_rotation": 0}
+    # In percent of 40 x 30 pixels.
+    points = [[12.5, 20], [50, 20], [50, 50], [12.5, 50]]
+    shape = {"points": points, "polygonlabels": ["dog"]}
+    sides = {"x": 50, "y": 30, "width": 25, "height": 20, "rotation": 90}
+    results = [
+        {"type": "polygonlabels", "value": shape, **size},
+        {"type": "rectanglelabels", "value": {**sides, "rectanglelabels": ["cat"]}, **size},
+    ]
+    annotation = {"id": 1, "result": results, "was_cancelled": False}
+    task = {"id": 1, "data": {"image": "/data/upload/1/a.jpg"}, "annotations": [annotation]}
+    write(source / "export.json", [task])
+    texts = assumed(fastpipe.pack(source, tmp_path / "boxes"))
+    assert texts[0].endswith("(--field boxes --field mask=segmentation:mask)")
+    fastpipe.pack(source, tmp_path / "packed", fields=MASK)
+    # A box of 10 x 6 pixels is turned clockwise around its corner (20, 9).
+    expected = rectangles((5, 6, 20, 15, 2), (14, 9, 20, 19, 1))
+    assert masks(tmp_path) == {"a.jpg": expected.tolist()}
+    brush = {"format": "rle", "rle": [0, 1], "brushlabels": ["cow"]}
+    results.append({"type": "brushlabels", "value": brush, **size})
+    write(source / "export.json", [task])
+    with pytest.raises(PackError, match="brushes are not read, and a mask would lack these"):
+        fastpipe.pack(source, tmp_path / "none", fields=MASK)
+
+
 @pytest.mark.parametrize("exif", ["apply", "ignore"])
 def test_masks_of_turned_photos(tmp_path: Path, exif: str) -> None:
     source = tmp_path / "src"

@@ -46,6 +46,8 @@ class AnnotatedImage:
         outlines: of each object; see `Outline`.
         levels: of each object; those on higher levels cover others.
         outlined_count: the number of objects that are drawn as more than a box.
+        unread_outlines: what the objects are called that only a mask would show, and whose outlines
+            are not read; "": there are none.
         tags: classes of the whole image.
         split: the split that the tool writes; "": none.
         other_paths: other names that the file of the image may have.
@@ -67,6 +69,7 @@ class AnnotatedImage:
     outlines: list[Outline] = field(default_factory=list)
     levels: list[float] = field(default_factory=list)
     outlined_count: int = 0
+    unread_outlines: str = ""
     tags: list[str] = field(default_factory=list)
     split: str = ""
     other_paths: tuple[str, ...] = ()

@@ -12,9 +12,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from fastpipe.dataset.format.picture_names import is_picture
+from fastpipe.sources.annotations.tools import outline
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
     Box,
+    Outline,
     box_around,
     box_around_ellipse,
     box_around_rotated,
@@ -31,6 +33,7 @@ _UPLOAD_PREFIX = re.compile(r"[0-9a-f]{8}-")
 _LEFT_OUT = {"keypointlabels": "points", "keypoint": "points", "vectorlabels": "lines"}
 _BRUSHES = ("brushlabels", "brush", "bitmasklabels", "bitmask")
 _SHAPES = ("rectangle", "polygon", "ellipse")
+_RECTANGLES = ("rectanglelabels", "rectangle")
 _WITHOUT_CLASS = "shapes without a class"
 # Entries of JSON-MIN beside the columns of the task.
 _NOTES_OF_MIN = (
@@ -202,6 +205,7 @@ def _add_value(image: AnnotatedImage, where: str, value: Mapping[str, Any]) -> N
         return
     if kind in _BRUSHES or "rle" in value:
         image.left_out["brushes (in Label Studio, export them as COCO or as PNG)"] += 1
+        image.unread_outlines = "brushes"
         return
     if value.get("image_rotation"):
         raise ValueError(
@@ -216,11 +220,14 @@ def _add_value(image: AnnotatedImage, where: str, value: Mapping[str, Any]) -> N
         image.left_out[_WITHOUT_CLASS] += 1
         return
     box = _box_of(image, value, size)
+    shape_outline = _outline_of(value, size)
+    if kind not in _RECTANGLES:
+        image.outlined_count += 1
     attributes = {
         name: value[name] for name in ("choices", "text", "rating") if name in value
     }
     for label in labels:
-        image.add(box, label, attributes)
+        image.add(box, label, attributes, shape_outline)
     if len(labels) > 1:
         text = "shapes with several classes: {}; each class has a box"
         image.remarks[text] += 1
@@ -232,6 +239,27 @@ def _from_percent(box: Box, size: tuple[int, int]) -> Box:
     across = size[0] / 100
     down = size[1] / 100
     return (left * across, top * down, right * across, bottom * down)
+
+
+def _outline_of(value: Mapping[str, Any], size: tuple[int, int]) -> Outline:
+    """What a shape covers, in pixels. A rectangle is filled."""
+    across = size[0] / 100
+    down = size[1] / 100
+    if "points" in value:
+        points = [
+            (number(point[0]) * across, number(point[1]) * down)
+            for point in list_of(value["points"], "points")
+        ]
+        return outline.polygon(points)
+    degrees = number(value.get("rotation") or 0)
+    corner = (number(value.get("x")) * across, number(value.get("y")) * down)
+    if "radiusX" in value:
+        radii = (number(value["radiusX"]) * across, number(value["radiusY"]) * down)
+        return outline.ellipse(corner, radii, degrees)
+    sides = [value.get(name) for name in ("x", "y", "width", "height")]
+    box = _from_percent(box_of_size(sides), size)
+    # Label Studio turns a box around its left upper corner.
+    return outline.rectangle(box, degrees, corner)
 
 
 def _box_of(
