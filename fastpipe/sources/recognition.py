@@ -22,6 +22,7 @@ from fastpipe.sources.file_formats import (
     refuse_unread_file,
 )
 from fastpipe.sources.files import Names, SourcePath, names_in
+from fastpipe.sources.folders.classes_in_names import option_of_classes_in_names
 from fastpipe.sources.folders.folder_formats import (
     lies_at_top,
     manifest_names,
@@ -243,6 +244,8 @@ def _ambiguous_error(
         remedy += f", such as {some_tables(listing_tables)}"
     elif manifests:
         remedy += f", such as {readable(root / manifests[0])}"
+    if "masks" in formats:
+        remedy += _labels_beside_masks(root, names)
     class_root = _inner_class_root(root, names) if "imagefolder" in formats else None
     if class_root is not None:
         folders = first_paths(names_in(class_root, FEW).folders)
@@ -250,6 +253,21 @@ def _ambiguous_error(
     return PackError(
         f"{readable(root)} may be several kinds of source: {', '.join(formats)}. {remedy}"
     )
+
+
+def _labels_beside_masks(root: SourcePath, names: Names) -> str:
+    """Says how masks get the classes in the names of their images; "" if these have none."""
+    try:
+        pair = choose_pair("masks", root, names, SourceOptions())
+    except PackError:
+        return ""  # the error of --format masks says why
+    if pair.split:
+        return ""
+    files = names_in(pair.images, FEW).files
+    option = option_of_classes_in_names(list(filter(is_picture, files)))
+    if not option:
+        return ""
+    return f"; --format masks with {option} takes the classes in the names of the images, too"
 
 
 def _inner_class_root(root: SourcePath, names: Names) -> SourcePath | None:

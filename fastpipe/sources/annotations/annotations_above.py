@@ -38,6 +38,7 @@ from fastpipe.sources.annotations.coco_folders import begins_like_coco
 from fastpipe.sources.annotations.defect_masks import find_defect_pairs
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import Names, names_in, shared_folders
+from fastpipe.sources.folders.classes_in_names import option_of_classes_in_names
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_among
 from fastpipe.sources.folders.folder_formats import possible_formats
@@ -304,6 +305,10 @@ def _find_pairs(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
             split = folders_inside[0]
         if split and meaning_of_split(split):
             command += f" --split {shlex.quote(split)}"
+        elif pair.kind == "masks" and not images.have_labels:
+            paths = [source.path for source in images.sources]
+            option = option_of_classes_in_names(paths)
+            command += f" {option}" if option else ""
         yield _Annotations(
             str(pair.labels),
             f"{_CONTENT_OF_KIND[pair.kind]}, and lies beside these images",

@@ -45,8 +45,28 @@ def describe_classes_in_names(sources: Sequence[Source]) -> Iterator[Assumption]
             return
         if source.problem is None:
             paths.append(source.path)
-    if len(paths) < _MIN_IMAGES:
+    match = _find_pattern(paths)
+    if match is None:
         return
+    pattern, classes = match
+    yield Assumption(
+        f"labels: none. The names of the images may have the classes "
+        f"({first_paths(classes)}, as in {readable(paths[0])})",
+        f"{LABEL_PATTERN} '{pattern}'",
+    )
+
+
+def option_of_classes_in_names(paths: Sequence[str]) -> str:
+    """The option that takes the classes in the names of images; "" if they have none."""
+    step = max(1, len(paths) // _NUM_CHECKED)
+    match = _find_pattern(paths[::step])
+    return "" if match is None else f"{LABEL_PATTERN} '{match[0]}'"
+
+
+def _find_pattern(paths: Sequence[str]) -> tuple[str, Sequence[str]] | None:
+    """The pattern that finds classes in the names of images, and these; None if there are none."""
+    if len(paths) < _MIN_IMAGES:
+        return None
     for pattern in _PATTERNS:
         classes = _classes_by(pattern, paths)
         # Classes come several times. Where each image has its own, or all have one, it is no class.
@@ -54,12 +74,8 @@ def describe_classes_in_names(sources: Sequence[Source]) -> Iterator[Assumption]
         if pattern == _FIRST_NUMBER and all(map(_AGE_OF_FACE.search, paths)):
             is_repeated = len(classes) > 1
         if is_repeated and not _are_usual(pattern, classes, paths):
-            yield Assumption(
-                f"labels: none. The names of the images may have the classes "
-                f"({first_paths(classes)}, as in {readable(paths[0])})",
-                f"{LABEL_PATTERN} '{pattern}'",
-            )
-            return
+            return pattern, classes
+    return None
 
 
 def _are_usual(pattern: str, classes: Sequence[str], paths: Sequence[str]) -> bool:

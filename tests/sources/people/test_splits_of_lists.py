@@ -145,6 +145,26 @@ def test_masks_and_breeds_of_pets(tmp_path: Path) -> None:
     }
 
 
+@becomes(
+    "Oxford's pets with `annotations/xmls/` beside `annotations/trimaps/`",
+    "refused; the options that pack the masks with the breeds are named",
+    f"--format masks --label-pattern '{BREEDS}'",
+)
+def test_boxes_and_masks_of_pets(tmp_path: Path) -> None:
+    source = pets(tmp_path / "src")
+    box = "<bndbox><xmin>5</xmin><ymin>5</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
+    text = f"<annotation><object><name>cat</name>{box}</object></annotation>"
+    write(source / "annotations/xmls/Abyssinian_1.xml", text)
+    words = f"--format masks with --label-pattern '{BREEDS}' takes the classes in the names"
+    with pytest.raises(PackError, match=re.escape(words)):
+        fastpipe.pack(source, tmp_path / "none")
+    (text,) = assumed(fastpipe.pack(source / "images", tmp_path / "images"))
+    assert f"pack {source} DST --format masks --label-pattern '{BREEDS}'. " in text
+    fastpipe.pack(source, tmp_path / "packed", format="masks", label_pattern=BREEDS)
+    assert labels(tmp_path)["images/beagle_1.jpg"] == "beagle"
+    assert np.array(masks(tmp_path)["images/beagle_1.jpg"]).max() == 2
+
+
 def test_a_list_that_is_used_is_read(tmp_path: Path) -> None:
     source = pets(tmp_path / "src")
     file = source / "annotations/trainval.txt"
