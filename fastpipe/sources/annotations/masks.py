@@ -30,8 +30,10 @@ from fastpipe.sources.annotations.labelmap import (
 )
 from fastpipe.sources.annotations.several_masks import (
     INSTANCES,
+    are_numbers_alone,
     assume_united,
     find_further_masks,
+    join_numbers,
     value_of_masks,
     without_numbered_kinds,
 )
@@ -153,6 +155,9 @@ def list_masks(
     if not pairs:
         pairs = _pair_numbers(folders, images, masks)
         assumed += _assume_numbers(pairs)
+    is_instance_wanted = INSTANCES in options.field_columns
+    if is_instance_wanted and are_numbers_alone(pairs):
+        pairs = join_numbers(pairs)
     without_mask = _images_without_defect(folders, images, masks)
     if without_mask:
         # Each kind of mask is one of the images with a defect alone.
@@ -359,7 +364,7 @@ def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceF
         for kind, masks_of_kind in without_numbered_kinds(pairs).items()
         if len(masks_of_kind) >= min_masks
     ]
-    if len(complete_kinds) == 1:
+    if len(complete_kinds) == 1 and not are_numbers_alone(pairs):
         return SourceField(_MASK, _MASK, column=complete_kinds[0])
 
     expected = "a mask of the same name for nearly each image"
@@ -375,9 +380,15 @@ def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceF
     counts: list[str] = []
     for kind in sorted(pairs)[:_MAX_SHOWN]:
         counts.append(f"{readable(kind)} ({len(pairs[kind]):,})")
+    numbers = ""
+    if are_numbers_alone(pairs):
+        numbers = (
+            f"--field {_MASK}={INSTANCES}:{_MASK} numbers the masks of each image, if they are "
+            "objects. "
+        )
     raise PackError(
         f"{folders}: expected {expected}; there are {num_images:,} images, and masks called after "
-        f"them: {', '.join(counts)}. --field mask=KIND packs one of these kinds, "
+        f"them: {', '.join(counts)}. {numbers}--field mask=KIND packs one of these kinds, "
         "--format imagefolder takes the two folders as classes. Other pairs can be listed in a CSV "
         "file: --field mask=COLUMN:mask"
     )

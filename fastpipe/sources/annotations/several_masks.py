@@ -4,6 +4,8 @@ Note [several masks]
 Masks that are called alike, with a number behind, are of one kind, and each shows another object.
 They become one mask: a pixel has the value of the last mask that is not 0 there. --field
 mask=instances:mask gives it the number of the file in place of its value.
+Where all masks have numbers alone, as a_0.png and a_1.png, these may be objects or classes, so the
+user has to choose.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from fastpipe.sources.listing import Assumption, SourceField
 
 INSTANCES = "instances"
 _NUMBERED = re.compile(r"(.+?)[-_. ]?(\d+)")
+# The kind of masks that are called like their images.
+_MASK = "mask"
 
 # Kind of mask -> image -> mask, as of `masks`.
 _Pairs = Mapping[str, Mapping[str, str]]
@@ -29,16 +33,37 @@ def group_numbered_kinds(pairs: _Pairs) -> dict[str, list[str]]:
     """
     by_kind: dict[str, list[tuple[int, str]]] = {}
     for numbered in pairs:
+        kind = _MASK
+        number = numbered
         match = _NUMBERED.fullmatch(numbered)
-        if match is None or match[1] not in pairs:
+        if not numbered.isdecimal():
+            if match is None:
+                continue
+            kind, number = match.groups()
+        if kind not in pairs:
             continue
-        kind = match[1]
         if pairs[numbered].keys() <= pairs[kind].keys():
-            by_kind.setdefault(kind, []).append((int(match[2]), numbered))
+            by_kind.setdefault(kind, []).append((int(number), numbered))
     groups: dict[str, list[str]] = {}
     for kind, entries in by_kind.items():
         groups[kind] = [numbered for _, numbered in sorted(entries)]
     return groups
+
+
+def are_numbers_alone(pairs: _Pairs) -> bool:
+    """Whether all masks have a number behind the name of their image, and nothing else."""
+    return len(pairs) > 1 and all(map(str.isdecimal, pairs))
+
+
+def join_numbers(pairs: _Pairs) -> dict[str, dict[str, str]]:
+    """Masks with numbers alone as masks of one kind, of which the first of an image has no number."""
+    joined: dict[str, dict[str, str]] = {_MASK: {}}
+    for number in sorted(pairs, key=int):
+        for image, mask in pairs[number].items():
+            is_first = image not in joined[_MASK]
+            kind = _MASK if is_first else f"{_MASK}_{number}"
+            joined.setdefault(kind, {})[image] = mask
+    return joined
 
 
 def without_numbered_kinds(pairs: _Pairs) -> dict[str, Mapping[str, str]]:

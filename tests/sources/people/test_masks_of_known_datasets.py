@@ -166,6 +166,26 @@ def test_several_masks_of_an_image(tmp_path: Path) -> None:
     assert masks(tmp_path)[images[1]] == LEFT
 
 
+@becomes(
+    "`images/a.png` beside `masks/a_0.png`, `masks/a_1.png`, ...: a mask for each object",
+    "refused; the option that numbers the objects of each image is named",
+    "--field mask=instances:mask",
+)
+def test_numbers_behind_names(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    photos(source, "images/a.png", "images/b.png", size=SIZE)
+    mask(source / "masks/a_0.png", LEFT, 255)
+    mask(source / "masks/a_1.png", RIGHT_ONE, 255)
+    mask(source / "masks/b_1.png", RIGHT_ONE, 255)
+    with pytest.raises(PackError, match="--field mask=instances:mask numbers the masks of each"):
+        fastpipe.pack(source, tmp_path / "none")
+    summary = fastpipe.pack(source, tmp_path / "packed", fields={"mask": "instances:mask"})
+    numbers = np.where(RIGHT_ONE, 2, LEFT)
+    assert masks(tmp_path) == {"images/a.png": numbers.tolist(), "images/b.png": RIGHT_ONE}
+    assert not summary.tally.rejected
+    assert assumed(summary) == []
+
+
 def test_masks_of_one_image_of_several_sizes(tmp_path: Path) -> None:
     source = tmp_path / "src"
     photos(source, "images/a.png", size=SIZE)
