@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fastpipe.errors import ImageError
+from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.annotations.coco_annotations import Annotations
 from fastpipe.sources.annotations.coco_assumptions import (
     find_box_assumptions,
@@ -72,6 +72,12 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
         drops_bad_objects=options.keeps_images,
         box_format=options.box_format,
     )
+    has_boxes = "bbox" in annotations.entry_names and not annotations.is_panoptic
+    if options.box_format is not None and not has_boxes:
+        raise PackError(
+            f"{readable(str(paths[0]))} has no boxes (bbox); leave it out",
+            option="box_format",
+        )
     if annotations.is_panoptic:
         return list_panoptic(annotations, options)
     if requested is None:

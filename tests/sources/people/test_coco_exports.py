@@ -237,6 +237,16 @@ def test_corners_of_few_boxes(tmp_path: Path) -> None:
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
 
 
+def test_a_form_of_boxes_without_boxes(tmp_path: Path) -> None:
+    what = content(1)
+    note = what["annotations"][0]
+    note.pop("bbox", None)
+    note["caption"] = "a cat"
+    file = write(tmp_path / "src", what)
+    with pytest.raises(PackError, match=r"^box_format: .* has no boxes \(bbox\); leave it out"):
+        fastpipe.pack(file, tmp_path / "packed", box_format="xyxy")
+
+
 def test_a_box_by_its_centre(tmp_path: Path) -> None:
     what = content(1)
     what["annotations"][0]["bbox"] = [10, 12, 8, 6]
