@@ -401,8 +401,13 @@ def _have_folders_of(lines: Sequence[str], sources: Iterable[Source]) -> bool:
             entries_of_name.setdefault(parts[-1], []).append(_Entry(parts, ""))
     fitting: set[_Entry] = set()
     for source in sources:
-        fitting.update(_fitting_entries(source.file_path, (), entries_of_name))
-    return 2 * len(fitting) >= len(head)
+        # There may be a million images, and few of them are in the first lines.
+        name = source.file_path.rpartition("/")[2]
+        if name in entries_of_name or name.rpartition(".")[0] in entries_of_name:
+            fitting.update(_fitting_entries(source.file_path, (), entries_of_name))
+            if 2 * len(fitting) >= len(head):
+                return True
+    return False
 
 
 def _choose(split_list: _SplitList, requested: str | None, file: SourcePath) -> str:
