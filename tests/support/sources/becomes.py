@@ -49,5 +49,12 @@ def rows() -> Iterator[Row]:
 
 
 def table() -> str:
-    cells = ([cell.replace("|", "\\|") for cell in each] for each in rows())
-    return _BEGIN + "".join(f"| {' | '.join(each)} |\n" for each in cells)
+    text = _BEGIN
+    for row in rows():
+        option = row.option
+        # A pattern in it would be read as Markdown.
+        if "[" in option and "`" not in option:
+            option = f"`{option}`"
+        cells = [cell.replace("|", "\\|") for cell in (row.source, row.result, option)]
+        text += f"| {' | '.join(cells)} |\n"
+    return text
