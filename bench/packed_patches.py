@@ -26,7 +26,7 @@ from torch.utils.data import Dataset
 
 import fastpipe
 from bench.fields_of_any_shape import Result, measure
-from fastpipe.plan.budget import deal_by_cost, samples_of_window
+from fastpipe.plan.dealing import deal_by_cost, samples_of_window
 
 BATCH = 32
 WORKERS = 2

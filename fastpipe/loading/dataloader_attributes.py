@@ -14,7 +14,8 @@ from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import EngineError
 from fastpipe.loading.epoch_iterator import EpochIterator
 from fastpipe.loading.epoch_sequence import EpochSequence
-from fastpipe.plan.epoch import EpochPlan, num_batches
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.epoch_batches import num_batches
 
 
 class DataLoaderAttributes:

@@ -16,7 +16,7 @@ from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.state import Position
-from fastpipe.plan.epoch import check_batches, num_batches
+from fastpipe.plan.epoch_batches import check_batches, num_batches
 from fastpipe.plan.recipe import Recipe
 
 _LOG = logging.getLogger("fastpipe")
@@ -56,6 +56,7 @@ class EpochSequence:
         # Raises if a loaded state does not belong to a recipe; None: no state waits for its epoch.
         self._check_loaded: Callable[[Recipe], Position] | None = None
         self._was_placed = False  # by set_epoch or a state
+        self._loaded: Position | None = None  # of the state that was loaded last
         self._num_short = 0  # epochs in a row that ended with their first batch
         # Of the epoch that was begun last; its iterator has it.
         self._newest: weakref.ref[Prefetcher] | None = None
@@ -122,6 +123,7 @@ class EpochSequence:
         """
         self._was_placed = True
         self.next = position
+        self._loaded = replace(position)
         self.position = replace(position)
         self._recipe = recipe
         self._check_loaded = check
@@ -136,7 +138,7 @@ class EpochSequence:
         if self._check_loaded is not None:
             loaded = self._check_loaded(self.resolver.current())
             # With a budget the position depends on the ranks, which may be known only now.
-            if self.next.batches and loaded.epoch == self.next.epoch:
+            if self.next == self._loaded:
                 self.next = loaded
         prefetcher = self._next_prefetcher()
         recipe = prefetcher.recipe

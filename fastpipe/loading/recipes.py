@@ -13,7 +13,7 @@ from fastpipe.loading.ranks import RankResolver, group_by_node
 from fastpipe.loading.samplers import Sampling
 from fastpipe.loading.state import RANKS
 from fastpipe.plan.content import MAX_ROWS
-from fastpipe.plan.epoch import check_batches
+from fastpipe.plan.epoch_batches import check_batches
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import ALONE, Ranks
 from fastpipe.plan.picks import Listed

@@ -12,7 +12,7 @@ from fastpipe.dataset.format.index import Index
 from fastpipe.distribution import UPGRADE
 from fastpipe.errors import ConfigError, format_count, whole
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.epoch import num_batches
+from fastpipe.plan.epoch_batches import num_batches
 from fastpipe.plan.patches import Patches
 from fastpipe.plan.picks import Listed
 from fastpipe.plan.recipe import Recipe, Size

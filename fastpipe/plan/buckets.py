@@ -21,8 +21,8 @@ from fastpipe.plan.bucket_sizes import (
     sizes_of_area,
     sort_by_ratio,
 )
-from fastpipe.plan.budget import Dealt
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop, Size, parse_size
+from fastpipe.plan.dealing import Dealt
 
 _DEFAULT_AREA = 224 * 224
 # The longest side, in sides of a square of the same area. Only images more elongated than 4:1

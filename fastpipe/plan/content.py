@@ -77,6 +77,11 @@ class Content:
         """(n,) index records as they stand, not checked: for the sizes of images."""
         return self.index.records_of(self.numbers(ids))
 
+    def sample_name(self, ids: Int64s, position: int) -> str:
+        """The name of the sample that has the id at a position of `ids`."""
+        (number,) = self.numbers(ids[position : position + 1])
+        return self.index.name_of(int(number))
+
     def read(self, ids: Int64s) -> Records:
         """(n,) checked index records, with the dataset's labels."""
         records = self.index.read(self.numbers(ids))

@@ -15,15 +15,9 @@ import numpy as np
 
 from fastpipe.arrays import Bools, Int64s, Records
 from fastpipe.dataset.format.parts import parts_of
-from fastpipe.errors import ConfigError, FastpipeError
+from fastpipe.errors import FastpipeError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.budget import (
-    BudgetBatches,
-    Dealt,
-    count_batches,
-    deal_by_cost,
-)
 from fastpipe.plan.byte_ranges import (
     RANGE_DTYPE,
     joined,
@@ -31,7 +25,6 @@ from fastpipe.plan.byte_ranges import (
     runs_of,
     sample_ranges,
 )
-from fastpipe.plan.content import Content
 from fastpipe.plan.crop_boxes import (
     canvas_of,
     check_covered,
@@ -43,14 +36,12 @@ from fastpipe.plan.crop_boxes import (
 )
 from fastpipe.plan.crops import Grid, RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Stream, bits, key, keys, uniform, up_to
-from fastpipe.plan.epoch_rows import BatchRows, EpochRows, ids_of_pass
-from fastpipe.plan.grouping import Grouping
-from fastpipe.plan.order import Passes
-from fastpipe.plan.partition import Partition, Span
+from fastpipe.plan.epoch_batches import make_batches
+from fastpipe.plan.epoch_rows import ids_of_pass
 from fastpipe.plan.patches import Patches
 from fastpipe.plan.picks import GridPatches
 from fastpipe.plan.picture_sizes import picture_sizes, sides_of
-from fastpipe.plan.recipe import Recipe, Size, partition_of
+from fastpipe.plan.recipe import Recipe, Size
 
 _MAX_SAMPLES_CHECKED = 1 << 21  # takes 0.6 s
 _MAX_SAMPLES_PLANNED_AT_ONCE = 1 << 11
@@ -66,41 +57,18 @@ class EpochPlan:
         self._sizes = None
         if recipe.sizes is not None:
             self._sizes = recipe.sizes.in_epoch(epoch, recipe.seed)
-        self._partition = partition_of(recipe, epoch)
         self._planned: dict[int, BatchPlan] = {}  # plans of the next batches, by number
         # How many batches are planned at once: one at first, because the training loop waits for
         # it, then twice as many each time.
         self._plan_at_once = 1
-
-        # The orders are those of this rank's node. With Buckets they are those of all nodes, because
-        # a global batch has one size on all ranks, which follows from all its images.
-        partition = self._partition
-        crop = recipe.crop
-        if isinstance(crop, Buckets):
-            one_node = replace(recipe.ranks, nodes=1)
-            partition = partition_of(replace(recipe, ranks=one_node), epoch)
-        self._rows = EpochRows(recipe, epoch, partition)
-        self.orders = self._rows.orders
-
-        self._budget: BudgetBatches | None = None
-        self._grouping: Grouping | None = None
-        if crop.budget is not None:
-            self._budget = _budget_of(recipe, epoch, partition, self._rows)
-        elif isinstance(crop, Buckets):
-            self._grouping = _grouping_of(recipe, crop, epoch, partition, self.orders)
+        self._batches, self.orders = make_batches(recipe, epoch)
 
     def __len__(self) -> int:
-        if self._budget is not None:
-            return len(self._budget)
-        return self._partition.batches
+        return len(self._batches)
 
     def count_samples(self) -> int:
         """How many samples the batches of this rank have."""
-        if self._budget is not None:
-            return sum(len(self._budget.rows(n).places) for n in range(len(self)))
-        num_full = len(self) - 1  # only the last batch may be smaller
-        last = self.batch(num_full)
-        return self.recipe.batch_size * num_full + len(last)
+        return self._batches.count_samples()
 
     def batch(self, number: int) -> BatchPlan:
         """The plan of batch `number`, 0 <= number < len(self)."""
@@ -125,7 +93,7 @@ class EpochPlan:
         """
         size = self._size_of(first)
         end = first + 1
-        if self._grouping is None and self._budget is None:
+        if self._batches.size(first) is None:
             count = min(count, _MAX_SAMPLES_PLANNED_AT_ONCE // self.recipe.batch_size)
             last = min(first + count, len(self))
             while end < last and self._size_of(end) == size:
@@ -136,7 +104,7 @@ class EpochPlan:
         names = []
         row_edges = [0]
         for number in range(first, end):
-            batch_ids, batch_valid, batch_names = self._rows_of(number)
+            batch_ids, batch_valid, batch_names = self._batches.rows(number)
             ids.append(batch_ids)
             valid.append(batch_valid)
             names.append(batch_names)
@@ -150,33 +118,6 @@ class EpochPlan:
             parts.append(plan.part(start, stop))
         return dict(zip(range(first, end), parts, strict=True))
 
-    def _rows_of(self, number: int) -> BatchRows:
-        """This rank's samples of a batch."""
-        if self._budget is not None:
-            return self._rows_of_budget(self._budget, number)
-        if self._grouping is None:
-            return self._rows.batch(number)
-        rank_rows = self._partition.rank_rows(number)
-        ids = []
-        names = []
-        for sequence, start, stop in rank_rows.spans:
-            begin, chosen = self._grouping.positions(sequence, number, start, stop)
-            # Up to the last position that is needed; most of the window, as a rule.
-            last = int(chosen.max(initial=-1))
-            rows = self.orders[sequence].take(begin, begin + last + 1)
-            row_names = self._rows.names(sequence, rows)
-            ids.append(rows.ids[chosen])
-            names.append(row_names[chosen])
-        rank_ids = np.concatenate(ids)[rank_rows.rows]
-        rank_names = np.concatenate(names)[rank_rows.rows]
-        return BatchRows(rank_ids, rank_rows.valid, rank_names)
-
-    def _rows_of_budget(self, budget: BudgetBatches, number: int) -> BatchRows:
-        window, places, is_valid = budget.rows(number)
-        rows = self._rows.window(window)
-        valid = np.full(len(places), is_valid)
-        return BatchRows(rows.ids[places], valid, rows.names[places])
-
     def reads(self, number: int, plan: BatchPlan, *, is_first: bool) -> Records:
         """The ranges, (n,) of RANGE_DTYPE, to read ahead before batch `number`, which `plan` plans.
 
@@ -186,7 +127,9 @@ class EpochPlan:
         index = content.index
         is_in_shard_order = content.is_in_shard_order and not self.recipe.picks
         parts = []
-        for sequence, start, stop in self._spans_ahead(number, is_first=is_first):
+        for sequence, start, stop in self._batches.spans_ahead(
+            number, is_first=is_first
+        ):
             order = self.orders[sequence]
             parts.append(
                 order.reads(start, stop, is_first=is_first, runs=is_in_shard_order)
@@ -213,9 +156,11 @@ class EpochPlan:
     def upcoming(self, number: int, *, is_first: bool) -> Int64s:
         """This rank's samples in the chunks that `reads` names before a batch, chunk by chunk."""
         parts = [np.empty(0, dtype=np.int64)]
-        for sequence, start, stop in self._spans_ahead(number, is_first=is_first):
+        for sequence, start, stop in self._batches.spans_ahead(
+            number, is_first=is_first
+        ):
             order = self.orders[sequence]
-            is_mine = partial(self._is_mine, sequence)
+            is_mine = partial(self._batches.is_mine, sequence)
             parts += order.ahead(start, stop, is_mine, is_first=is_first)
         samples = self._content.numbers(np.concatenate(parts))
         # A sampler may draw a sample more than once.
@@ -223,26 +168,6 @@ class EpochPlan:
         first = samples[:1]
         others = samples[1:]
         return np.concatenate([first, others[is_new]])
-
-    def _spans_ahead(self, number: int, *, is_first: bool) -> list[Span]:
-        """The spans that are used up to a batch and that no earlier batch has requested."""
-        if self._budget is not None:
-            return self._budget.due(number, is_first=is_first)
-        if self._grouping is None:
-            return self._partition.spans(number)
-        spans = []
-        for sequence, _ in self._partition.sequences:
-            start, stop = self._grouping.due(sequence, number, is_first=is_first)
-            spans.append(Span(sequence, start, stop))
-        return spans
-
-    def _is_mine(self, sequence: int, positions: Int64s) -> Bools:
-        """(n,) which positions of a sequence are this rank's."""
-        if self._budget is not None:
-            return self._budget.is_mine(sequence, positions)
-        if self._grouping is not None:
-            positions = self._grouping.grouped(sequence, positions)
-        return self._partition.is_mine(sequence, positions)
 
     def others(self, plan: BatchPlan, rows: Int64s, attempt: int) -> BatchPlan:
         """Random samples in the place of those that cannot be decoded, on rows (m,) of a batch.
@@ -352,10 +277,9 @@ class EpochPlan:
         )
 
     def _size_of(self, number: int) -> Size:
-        if self._budget is not None:
-            return self._budget.size(number)
-        if self._grouping is not None:
-            return self._grouping.size(number)
+        size = self._batches.size(number)
+        if size is not None:
+            return size
         if self._sizes is not None:
             return self._sizes(number)
         return self.recipe.size
@@ -453,112 +377,6 @@ class EpochPlan:
         return iter(boxes)
 
 
-def _grouping_of(
-    recipe: Recipe,
-    buckets: Buckets,
-    epoch: int,
-    partition: Partition,
-    orders: dict[int, Passes],
-) -> Grouping:
-    """The grouping of an epoch. `orders` has the order of each sequence of `partition`."""
-    content = recipe.content
-
-    def pictures(sequence: int, start: int, stop: int) -> Int64s:
-        ids = orders[sequence].take(start, stop).ids
-        pictures = picture_sizes(content.records_of(ids))
-        check_covered(buckets, pictures, partial(_name_of, content, ids))
-        return pictures
-
-    stream = None
-    if recipe.shuffle:
-        stream = key(recipe.seed, epoch, Stream.GROUP)
-    num_sizes = max(1, len(buckets.listed_sizes))
-    batches = Grouping.batches_of(content.chunk, partition.global_batch_size, num_sizes)
-    return Grouping(partition, pictures, buckets, batches=batches, key=stream)
-
-
-def _budget_of(
-    recipe: Recipe, epoch: int, windows: Partition, rows: EpochRows
-) -> BudgetBatches:
-    """The batches of an epoch of a recipe with a budget; `rows` has those of each window."""
-    content = recipe.content
-
-    def deal(window: int) -> Dealt:
-        ids = rows.window(window).ids
-        if isinstance(recipe.crop, Buckets):
-            pictures = picture_sizes(content.records_of(ids))
-            check_covered(recipe.crop, pictures, partial(_name_of, content, ids))
-            return recipe.crop.deal(pictures, recipe.batch_size)
-        costs = recipe.costs(ids)
-        _check_costs(recipe, ids, costs)
-        return deal_by_cost(costs, recipe.crop.budget or 0, recipe.batch_size)
-
-    stream = None
-    if recipe.shuffle:
-        stream = key(recipe.seed, epoch, Stream.GROUP)
-    counts = recipe.window_batches.get(epoch)
-    if counts is None:
-        counts = count_batches(windows.batches, deal)
-        recipe.window_batches[epoch] = counts
-    return BudgetBatches(
-        windows,
-        recipe.ranks,
-        drop_last=recipe.drop_last,
-        deal=deal,
-        key=stream,
-        counts=counts,
-    )
-
-
-def _check_costs(recipe: Recipe, ids: Int64s, costs: Int64s) -> None:
-    """Raises ConfigError if a sample alone has more tokens than a batch may have."""
-    budget = recipe.crop.budget
-    assert budget is not None
-    wrong = np.flatnonzero((costs > budget) | (costs < 1))
-    if not len(wrong):
-        return
-    position = int(wrong[0])
-    name = _name_of(recipe.content, ids, position)
-    if costs[position] < 1:
-        raise ConfigError(
-            f"Patches(text_tokens=): {name} has {int(costs[position]):,} tokens, of its image and "
-            "its text. Pass a field with the number of text tokens, 0 or more"
-        )
-    raise ConfigError(
-        f"Patches: {name} has {int(costs[position]):,} tokens, of its image and its text, and a "
-        f"batch has tokens={budget:,}. Pass more tokens, a smaller max_tokens, or leave such samples "
-        "out with data.select"
-    )
-
-
-def num_batches(recipe: Recipe, epoch: int = 0) -> int:
-    """How many batches an epoch has on each rank."""
-    if recipe.crop.budget is None:
-        return partition_of(recipe, epoch).batches
-    return len(EpochPlan(recipe, epoch))
-
-
-def check_batches(recipe: Recipe, epoch: int = 0) -> None:
-    """Raises ConfigError if an epoch has no batch: a loop over it would end at once."""
-    if num_batches(recipe, epoch) > 0:
-        return
-    path = recipe.content.index.path
-    world_size = recipe.ranks.world_size
-    if recipe.crop.budget is not None:
-        raise ConfigError(
-            f"drop_last=True gives no batch: epoch {epoch} of {path} has fewer batches than there "
-            f"are ranks, {world_size}. Pass a smaller budget of the batches, or drop_last=False"
-        )
-    needs = ""
-    if world_size > 1:
-        needs = f", and a global batch of {world_size} ranks needs {recipe.batch_size * world_size}"
-    raise ConfigError(
-        f"batch_size={recipe.batch_size} with drop_last=True gives no full batch: epoch {epoch} of "
-        f"{path} has {recipe.rows(epoch)} samples{needs}. Pass a smaller batch_size, or "
-        "drop_last=False"
-    )
-
-
 def check_image_sizes(recipe: Recipe) -> None:
     """Raises ConfigError if images are too small for a random crop or for buckets without
     enlarging, or too large to be decoded.
@@ -586,7 +404,9 @@ def check_image_sizes(recipe: Recipe) -> None:
 
     widths, heights = sides_of(records)
     if buckets is not None:
-        check_covered(buckets, picture_sizes(records), partial(_name_of, content, ids))
+        check_covered(
+            buckets, picture_sizes(records), partial(content.sample_name, ids)
+        )
     sizes: tuple[Size, ...] = (recipe.size,)
     if recipe.sizes is not None and recipe.sizes.choices:
         sizes = recipe.sizes.choices
@@ -597,11 +417,5 @@ def check_image_sizes(recipe: Recipe) -> None:
             check_room(
                 canvas,
                 view_size,
-                partial(_name_of, content, ids),
+                partial(content.sample_name, ids),
             )
-
-
-def _name_of(content: Content, ids: Int64s, position: int) -> str:
-    """The name of the sample that has the id at a position of `ids`."""
-    (number,) = content.numbers(ids[position : position + 1])
-    return content.index.name_of(int(number))

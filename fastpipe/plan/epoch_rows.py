@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from fastpipe.arrays import Bools, Int64s
+from fastpipe.plan.batches import BatchRows
+from fastpipe.plan.crops import Size
 from fastpipe.plan.draws import Stream, key
 from fastpipe.plan.order import Ids, OrderRows, Passes, cache_recent
-from fastpipe.plan.partition import Partition
+from fastpipe.plan.partition import Partition, Span
 from fastpipe.plan.recipe import Recipe
 
 _WINDOWS_KEPT = 4
 
 
-class BatchRows(NamedTuple):
-    """The samples of a batch, (n,) each."""
-
-    ids: Int64s
-    valid: Bools  # those that count
-    names: Int64s  # of their random draws
-
-
 class EpochRows:
-    """The orders of a partition's sequences, and the rows of its batches in these orders."""
+    """The batches of a partition in the order of their sequences; see Batches."""
 
     def __init__(self, recipe: Recipe, epoch: int, partition: Partition) -> None:
         self._recipe = recipe
         self._epoch = epoch
-        self._partition = partition
+        self.partition = partition
         self.orders = {}  # by the number of a sequence
         for number, size in partition.sequences:
             self.orders[number] = self._order_of(number, size)
@@ -48,7 +41,7 @@ class EpochRows:
         places = end - first
 
         # The position in the endless row of passes at which this epoch begins.
-        begin = self._partition.begins[sequence]
+        begin = self.partition.begins[sequence]
         chunk = content.chunk
         if recipe.picks:
             # If neighbouring places are any samples, nothing is gained by reading them together.
@@ -74,10 +67,27 @@ class EpochRows:
             base=first + int(content.starts[share]),
         )
 
-    def batch(self, number: int) -> BatchRows:
-        """The rows of a batch of the partition, in order."""
+    def __len__(self) -> int:
+        return self.partition.batches
+
+    def size(self, batch: int) -> Size | None:
+        return None
+
+    def spans_ahead(self, batch: int, *, is_first: bool) -> list[Span]:
+        return self.partition.spans(batch)
+
+    def is_mine(self, sequence: int, positions: Int64s) -> Bools:
+        return self.partition.is_mine(sequence, positions)
+
+    def count_samples(self) -> int:
+        num_full = len(self) - 1  # only the last batch may be smaller
+        first = self.partition.rank_rows(0).rows
+        last = self.partition.rank_rows(num_full).rows
+        return len(first) * num_full + len(last)
+
+    def rows(self, batch: int) -> BatchRows:
         # The rows of all spans are taken, and then those of this rank chosen from them.
-        rank_rows = self._partition.rank_rows(number)
+        rank_rows = self.partition.rank_rows(batch)
         ids = []
         names = []
         for sequence, start, stop in rank_rows.spans:
@@ -92,7 +102,7 @@ class EpochRows:
     @cache_recent(_WINDOWS_KEPT)
     def window(self, number: int) -> BatchRows:
         """The same rows without those that only fill the batch up."""
-        ids, valid, names = self.batch(number)
+        ids, valid, names = self.rows(number)
         return BatchRows(ids[valid], valid[valid], names[valid])
 
     def names(self, sequence: int, rows: OrderRows) -> Int64s:

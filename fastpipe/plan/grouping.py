@@ -17,12 +17,14 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from fastpipe.arrays import Int64s
+from fastpipe.arrays import Bools, Int64s
+from fastpipe.plan.batches import BatchRows
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import Size
 from fastpipe.plan.draws import bits
+from fastpipe.plan.epoch_rows import EpochRows
 from fastpipe.plan.order import CHUNKS_PER_WINDOW, cache_recent
-from fastpipe.plan.partition import Partition
+from fastpipe.plan.partition import Partition, Span
 
 _MIN_WINDOW_BATCHES = 16  # fewer batches would leave much padding
 _MAX_WINDOW_SAMPLES = 1 << 18  # sorted at once, unless one global batch has more
@@ -162,3 +164,52 @@ class Grouping:
         for parts in row_sizes:
             batch_sizes.append(self.buckets.shape(np.concatenate(parts)))
         return _Window(batch_sizes, positions)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedBatches:
+    """The batches of a rank after their samples were grouped by shape; see Batches."""
+
+    grouping: Grouping
+    partition: Partition  # of the rank
+    epoch_rows: EpochRows  # in their order, of all nodes
+
+    def __len__(self) -> int:
+        return self.partition.batches
+
+    def count_samples(self) -> int:
+        num_full = len(self) - 1  # only the last batch may be smaller
+        first = self.partition.rank_rows(0).rows
+        last = self.partition.rank_rows(num_full).rows
+        return len(first) * num_full + len(last)
+
+    def size(self, batch: int) -> Size:
+        return self.grouping.size(batch)
+
+    def rows(self, batch: int) -> BatchRows:
+        rank_rows = self.partition.rank_rows(batch)
+        ids = []
+        names = []
+        for sequence, start, stop in rank_rows.spans:
+            begin, chosen = self.grouping.positions(sequence, batch, start, stop)
+            # Up to the last position that is needed; most of the window, as a rule.
+            last = int(chosen.max(initial=-1))
+            order = self.epoch_rows.orders[sequence]
+            rows = order.take(begin, begin + last + 1)
+            row_names = self.epoch_rows.names(sequence, rows)
+            ids.append(rows.ids[chosen])
+            names.append(row_names[chosen])
+        rank_ids = np.concatenate(ids)[rank_rows.rows]
+        rank_names = np.concatenate(names)[rank_rows.rows]
+        return BatchRows(rank_ids, rank_rows.valid, rank_names)
+
+    def spans_ahead(self, batch: int, *, is_first: bool) -> list[Span]:
+        spans = []
+        for sequence, _ in self.partition.sequences:
+            start, stop = self.grouping.due(sequence, batch, is_first=is_first)
+            spans.append(Span(sequence, start, stop))
+        return spans
+
+    def is_mine(self, sequence: int, positions: Int64s) -> Bools:
+        places = self.grouping.grouped(sequence, positions)
+        return self.partition.is_mine(sequence, places)

@@ -18,10 +18,10 @@ import numpy as np
 
 from fastpipe.arrays import Int64s
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.budget import samples_of_window
 from fastpipe.plan.content import ColumnReader, Content
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.crops import Size as Size
+from fastpipe.plan.dealing import samples_of_window
 from fastpipe.plan.draws import Stream, key, uniform_one
 from fastpipe.plan.partition import ALONE, Partition, Ranks, rows_of_mixture
 from fastpipe.plan.picks import Pick

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 import fastpipe
 from fastpipe.dataset.format.layout import INDEX_DTYPE
 from fastpipe.plan.content import Content
-from fastpipe.plan.epoch import EpochPlan, num_batches
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.epoch_batches import num_batches
 from fastpipe.plan.partition import Ranks
 from fastpipe.plan.recipe import Recipe
 
