@@ -60,8 +60,11 @@ _NAMES_PER_PAGE = 1000
 _PARTS_AT_A_TIME = 4
 _MIN_PART_BYTES = 8 << 20
 _MAX_PARTS = 9000
-# A server that refuses connections, and has never answered, is tried for so long.
-_FIRST_CONTACT_S = 10.0
+# By kind of failure: a server that has never answered is tried for so long.
+_FIRST_CONTACT_S = {
+    "closed": 10.0,  # the server may start at the same time as this program
+    "host": 2.0,  # a wrong name stays wrong
+}
 # The log says that requests fail if one has failed for so long, and then at most so often.
 _TELL_AFTER_S = 5.0
 _TELL_EVERY_S = 60.0
@@ -214,14 +217,15 @@ class Objects:
     def _patience_for(self, failure: Failure) -> float:
         """How long a request is made again that fails in this way.
 
-        A server that restarts refuses connections for a time. One that has never answered has most
-        likely another address.
+        A server that restarts refuses connections for a time, and its name may be unknown while
+        its network changes. One that has never answered has most likely another address.
         """
         if failure.status:
             self._connection.has_answered = True
-        if failure.kind == "closed" and not self._connection.has_answered:
-            return min(_FIRST_CONTACT_S, self.patience_s)
-        return self.patience_s
+        if self._connection.has_answered:
+            return self.patience_s
+        first_contact_s = _FIRST_CONTACT_S.get(failure.kind, self.patience_s)
+        return min(first_contact_s, self.patience_s)
 
     def _tell(
         self,

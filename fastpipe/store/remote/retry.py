@@ -41,6 +41,10 @@ REMEDIES = {
         None,
         "Nothing listens at that host and port: check the endpoint, and that the server is up",
     ),
+    "host": Remedy(
+        None,
+        "No host has that name: check it in the URL or the endpoint, and check the network",
+    ),
     "denied": Remedy(
         4,
         "Check the credentials, and that they may read the bucket; in Python storage_options= takes others",
@@ -104,6 +108,11 @@ _MESSAGE_OF_KIND = {
     "Connect": "no connection",
 }
 _MAX_MESSAGE_LENGTH = 200
+# What a name server that works says of a host that does not exist, on Linux and macOS. One that
+# does not answer is a "Temporary failure in name resolution".
+_NO_SUCH_HOST = re.compile(
+    r"Name or service not known|nodename nor servname provided|No address associated"
+)
 
 
 class Failure(NamedTuple):
@@ -157,8 +166,11 @@ def failure_of(problem: Exception) -> Failure:
         detail = re.search(details, text)
         if detail:
             message = f"{message} ({detail[1]})"
-        is_closed = detail is not None and detail[1] == "Connection refused"
-        return Failure("closed" if is_closed else "network", message)
+        if _NO_SUCH_HOST.search(text):
+            return Failure("host", message)
+        if detail is not None and detail[1] == "Connection refused":
+            return Failure("closed", message)
+        return Failure("network", message)
     if isinstance(problem, (ValueError, TypeError)):
         return Failure("refused", message)
     return Failure("network", message)

@@ -19,8 +19,10 @@ from support.remote.range_server import Fault, RangeServer, Request
 from support.running.soak import Tried, long_form, times
 
 import fastpipe
+from fastpipe.dataset.format.folder import Url
 from fastpipe.errors import DatasetError, SampleError
 from fastpipe.store.remote import objects
+from fastpipe.store.remote.options import RemoteOptions
 
 Loaders = Callable[..., Any]
 Expected = Callable[..., list[str]]
@@ -156,7 +158,7 @@ def test_a_server_that_was_never_there(
     open_remote: Loaders, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A wrong port is named soon, and not when a server would have had time to start again."""
-    monkeypatch.setattr(objects, "_FIRST_CONTACT_S", 0.2)
+    monkeypatch.setitem(objects._FIRST_CONTACT_S, "closed", 0.2)
     monkeypatch.setattr(objects, "_TELL_AFTER_S", 0.05)
     with pytest.raises(
         DatasetError, match=r"Connection refused.* check the endpoint, and that the server is up"
@@ -165,6 +167,32 @@ def test_a_server_that_was_never_there(
     (told,) = [text for text in caplog.messages if "Connection refused" in text]
     assert "The request is made again for up to 0 s" in told
     assert told.startswith("http://127.0.0.1:9/x/dataset.json cannot be fetched: no connection")
+
+
+@pytest.mark.parametrize("has_answered", [False, True])
+def test_a_host_that_does_not_exist(has_answered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that no name server knows is tried for seconds; a server that is lost, for longer."""
+    monkeypatch.setitem(objects._FIRST_CONTACT_S, "host", 0.0)
+    remote = objects.Objects(Url("http://nowhere.invalid/x"), RemoteOptions())
+    remote._connection.has_answered = has_answered
+    num_requests = 0
+
+    async def request() -> str:
+        nonlocal num_requests
+        num_requests += 1
+        if num_requests < 3:
+            raise OSError(
+                'kind: Connect, "dns error", "failed to lookup address information: Name or service '
+                'not known"'
+            )
+        return "answer"
+
+    if has_answered:
+        assert remote.wait(remote.insist(request, "URL cannot be fetched")) == "answer"
+        return
+    with pytest.raises(DatasetError, match=r"No host has that name: check it in the URL"):
+        remote.wait(remote.insist(request, "URL cannot be fetched"))
+    assert num_requests == 1
 
 
 def test_a_replaced_object_is_an_error(range_server: RangeServer, open_remote: Loaders) -> None:

@@ -112,14 +112,26 @@ def test_answers_of_a_web_server(web: RangeServer, answer: str) -> None:
 
 
 def test_servers_that_are_not_there() -> None:
-    for url, kind, words in (
-        ("http://nowhere.invalid/x", "network", "no connection (dns error)"),
-        ("http://127.0.0.1:9/x", "closed", "no connection (Connection refused)"),
+    for url, kinds, words in (
+        # Where no name server answers, it is not known whether there is such a host.
+        ("http://nowhere.invalid/x", ("host", "network"), "no connection (dns error)"),
+        ("http://127.0.0.1:9/x", ("closed",), "no connection (Connection refused)"),
     ):
         store = HTTPStore(url, client_options=PATIENT, retry_config=ONCE)
         found = failure(lambda store=store: obstore.get(store, "dataset.json"))
-        assert found == (kind, words, 0)
-        assert REMEDIES[kind].tries is None  # as long as there is time
+        assert found.kind in kinds
+        assert found[1:] == (words, 0)
+        assert REMEDIES[found.kind].tries is None  # as long as there is time
+
+
+def test_a_name_server_that_does_not_answer_is_no_unknown_host() -> None:
+    for message, kind in (
+        ("Name or service not known", "host"),
+        ("nodename nor servname provided, or not known", "host"),
+        ("Temporary failure in name resolution", "network"),
+    ):
+        problem = OSError(f'kind: Connect, "dns error", "failed to lookup: {message}"')
+        assert failure_of(problem) == (kind, "no connection (dns error)", 0)
 
 
 def test_other_errors() -> None:
