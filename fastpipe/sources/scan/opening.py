@@ -5,7 +5,12 @@ from __future__ import annotations
 from fastpipe.dataset.format.description import is_foreign
 from fastpipe.dataset.format.folder import Url, dataset_folder
 from fastpipe.dataset.format.index import Index
-from fastpipe.dataset.format.layout import DATASET_FILE
+from fastpipe.dataset.format.layout import (
+    DATASET_FILE,
+    INDEX_FILE,
+    SOURCES_FILE,
+    shard_number,
+)
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import (
     ConfigError,
@@ -52,6 +57,7 @@ def open_data(
 
     if isinstance(place, Url):
         _check_no_split(split, place)
+        _refuse_file_of_dataset(place)
         # Most programs read folders, so only those with a URL import this.
         from fastpipe.store.remote.dataset import RemoteIndex
 
@@ -108,6 +114,19 @@ def _background_error(data: object) -> ConfigError:
         f"background: {data} is packed, and its images are as they were packed; leave it out, or "
         "pack the source with --background"
     )
+
+
+def _refuse_file_of_dataset(url: Url) -> None:
+    """Raises DatasetError if a URL is that of a file in a dataset, such as its dataset.json.
+
+    Nothing is fetched. A folder may have such a name, but none that pack writes.
+    """
+    folder, _, name = url.rpartition("/")
+    is_description = name in (DATASET_FILE, INDEX_FILE, SOURCES_FILE)
+    if is_description or shard_number(name) >= 0:
+        raise DatasetError(
+            f"{url} is a file of a dataset; pass the URL of its folder: {folder}"
+        )
 
 
 def _check_no_split(split: str | None, place: object) -> None:

@@ -22,10 +22,11 @@ def place_of(data: object) -> object:
     """A Url for a URL, a Path for file://, and any other value as it is.
 
     Raises:
-        ConfigError: fastpipe cannot read the URL.
+        ConfigError: fastpipe cannot read the URL, or it has one slash.
     """
     if not isinstance(data, str):
         return data
+    _refuse_single_slash(data)
     scheme = scheme_of(data)
     if not scheme:
         return data
@@ -46,6 +47,16 @@ def place_of(data: object) -> object:
     url = Url(data.rstrip("/"))
     _check_url(url, scheme, data)
     return url
+
+
+def _refuse_single_slash(data: str) -> None:
+    """Raises ConfigError for s3:/bucket/folder, which would make a folder "s3:" here."""
+    scheme, _, rest = data.partition(":/")
+    if scheme.lower() in _SCHEMES and not rest.startswith("/"):
+        raise ConfigError(
+            f"{data!r} has one slash behind {scheme}:, and a URL has two: pass "
+            f"'{scheme}://{rest}'. A folder of this name is './{data}'"
+        )
 
 
 def _path_of_file_url(data: str) -> Path:

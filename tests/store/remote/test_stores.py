@@ -193,6 +193,34 @@ def test_what_is_a_url() -> None:
         fastpipe.loader(Path("s3://bucket/train"))
 
 
+@pytest.mark.parametrize("url", ["s3:/bucket/train", "GS:/bucket/train", "https:/host/train"])
+def test_a_url_with_one_slash(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no folder "s3:" here, neither to read nor to write."""
+    monkeypatch.chdir(tmp_path)
+    meant = re.escape(url.replace(":/", "://"))
+    words = rf"has one slash behind \w+:, and a URL has two: pass '{meant}'"
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.open(url)
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.pack(url, tmp_path / "packed")
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.Writer(url)
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.pack(tmp_path, url)
+    assert not list(tmp_path.iterdir())
+    assert place_of(f"./{url}") == f"./{url}"
+
+
+@pytest.mark.parametrize("name", ["dataset.json", "index.npy", "shard-000012.tar"])
+def test_the_url_of_a_file_of_a_dataset(name: str) -> None:
+    with pytest.raises(
+        DatasetError,
+        match=rf"^s3://bucket/train/{name} is a file of a dataset; pass the URL of its folder: "
+        r"s3://bucket/train$",
+    ):
+        fastpipe.open(f"s3://bucket/train/{name}")
+
+
 def test_a_folder_by_its_url(remote_packed: Path) -> None:
     assert (
         fastpipe.open(f"file://{remote_packed}").index.fingerprint
