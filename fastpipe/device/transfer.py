@@ -18,6 +18,7 @@ from fastpipe.device.array_tensors import arrays_in_slot
 from fastpipe.device.augment import Augment
 from fastpipe.device.augment.foreign import Foreign
 from fastpipe.device.augment.operation import AugmentPlan
+from fastpipe.device.field_batch import FieldBatch
 from fastpipe.device.image_batch import ImageBatch, pixel_mask
 from fastpipe.device.patch_batch import (
     PATCH_FACTS,
@@ -468,7 +469,7 @@ def _one_or_list(views: list[Any]) -> Any:
 
 def _as_dict(
     fields: HostFields, values: Mapping[str, Any], plan: BatchPlan
-) -> dict[str, Any]:
+) -> FieldBatch:
     """A batch of fields.
 
     An entry that each view has of its own is a list if there are several views.
@@ -479,7 +480,7 @@ def _as_dict(
         plan: of the batch.
     """
     rows_per_sample = plan.rows_per_sample
-    batch: dict[str, Any] = {}
+    batch = FieldBatch()
     for key, name in fields.names.items():
         if fields.by_view(name):
             entries = []
