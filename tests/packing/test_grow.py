@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pickle
 import re
@@ -182,6 +183,25 @@ def test_copies_are_left_out_by_content(work: Path) -> None:
     grown = fastpipe.add(more, work / "dst", by="content")
     assert (grown.added, grown.copies) == (3, 2)
     assert fastpipe.add(more, work / "dst", by="content").copies == 2
+
+
+def test_a_class_folder_with_another_name_is_named(
+    work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its images are in the dataset under the old name, and get a second label."""
+    num_images = len(list((work / "src/c1").iterdir()))
+    (work / "src/c1").rename(work / "src/kitten")
+    with caplog.at_level(logging.WARNING, "fastpipe.pack"):
+        grown = fastpipe.add(work / "src", work / "dst")
+    assert grown.added == num_images
+    (copies,) = [text for text in map(str, grown.assumed) if text.startswith("copies: ")]
+    assert copies.startswith(f"copies: {num_images} images that are added now are in the dataset")
+    new_path, old_path = re.search(r"such as (\S+), which is (\S+)\.", copies).groups()  # type: ignore[union-attr]
+    assert new_path == old_path.replace("c1/", "kitten/")
+    assert "(--by content)" in copies
+    assert copies in caplog.text
+    again = fastpipe.add(photos(work / "others", 1, first=300), work / "dst")
+    assert "copies: " not in str(again.assumed)
 
 
 def test_sources_that_cannot_be_packed_are_tried_again(work: Path) -> None:

@@ -19,6 +19,7 @@ from fastpipe.errors import PackError, first_names, format_count, readable
 from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
 from fastpipe.packing.growth.command_line import source_words
+from fastpipe.packing.growth.copies import assumed_of_copies
 from fastpipe.packing.growth.fit import (
     assumed_of_missing_labels,
     assumed_of_new_classes,
@@ -209,6 +210,10 @@ def _publish_added(
     rejected_keys = key_hashes(path for path, _ in rejected)
     is_rejected = np.isin(version.index.records["key"], rejected_keys)
     is_kept = is_kept | is_rejected
+    copies = assumed_of_copies(
+        version.index, is_kept, entries, version.journal.store, listing.sources
+    )
+    grown = replace(grown, assumed=(*grown.assumed, *copies))
     facts = Facts.of(listing)
     facts = replace(facts, fields=tuple(fields), state="")
     info = version.publish(
