@@ -514,6 +514,23 @@ def test_modules_whose_results_are_far_from_0_to_1(
     assert "divide them by 255" in log.text
 
 
+def test_a_module_that_divides_by_255_again(
+    textured: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pixels are nearly black, and a network trains on noise without an error."""
+    monkeypatch.setattr(ranges, "_warned", set())
+
+    def first_batch(function: Any) -> None:
+        with loader_of(textured, augment=Call(function)) as loader:
+            next(iter(loader))
+
+    first_batch(torch.zeros_like)
+    first_batch(lambda images: images * 0.05)
+    assert log.text == ""
+    first_batch(lambda images: images / 255)
+    assert "The module gets pixels in [0, 1]: if it divides by 255, leave that out" in log.text
+
+
 @pytest.mark.parametrize("name", ["MixUp", "CutMix"])
 def test_mixing_of_torchvision(flat: Path, torchvision: ModuleType, name: str) -> None:
     from torchvision.transforms import v2

@@ -16,6 +16,9 @@ _NUM_IMAGES = 16  # of each batch: a module may change some images only
 _LEAST_MEAN = -0.5
 _MOST_MEAN = 1.5
 _MOST_DEVIATION = 0.75
+# Pixels that were divided by 255 a second time have at most this mean and this deviation. No photo
+# is as dark: of bytes, that is one level of 255.
+_MOST_OF_DIVIDED = 1 / 255
 
 
 class RangeWatch:
@@ -63,12 +66,22 @@ _warned: set[str] = set()  # the modules that this process has been warned of
 def _warn(name: str, figures: Tensor) -> None:
     mean, deviation = figures.tolist()
     is_near = _LEAST_MEAN <= mean <= _MOST_MEAN and deviation <= _MOST_DEVIATION
-    if is_near or name in _warned:
+    # Black images, mean 0 and deviation 0, may be those of the dataset.
+    is_divided = 0 < mean <= _MOST_OF_DIVIDED and 0 < deviation <= _MOST_OF_DIVIDED
+    if name in _warned or (is_near and not is_divided):
         return
     _warned.add(name)
+    if is_divided:
+        advice = (
+            "The module gets pixels in [0, 1]: if it divides by 255, leave that out"
+        )
+    else:
+        advice = (
+            "If the module normalises, pass fastpipe.Augment(modules, mean=None, std=None); if its "
+            "numbers are for pixels of 0 to 255, divide them by 255"
+        )
     _LOG.warning(
         f"augment: {name} returned images with mean {mean:.3g} and standard deviation "
         f"{deviation:.3g}; expected pixels in [0, 1], which mean= and std= of fastpipe.Augment "
-        "normalise afterwards. If the module normalises, pass fastpipe.Augment(modules, mean=None, "
-        "std=None); if its numbers are for pixels of 0 to 255, divide them by 255"
+        f"normalise afterwards. {advice}"
     )
