@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.fields import group_by_sample, split_by_row
 from fastpipe.engine.stats import Stats
-from fastpipe.errors import ConfigError, first_names
+from fastpipe.errors import ConfigError, did_you_mean, first_names
 from fastpipe.machine.binding import unbind_thread
 from fastpipe.plan import draws
 from fastpipe.plan.batch import BatchPlan
@@ -38,6 +38,31 @@ def _cancel_all() -> None:
 
 # Registered after concurrent.futures has registered its own function, so it runs before that.
 threading._register_atexit(_cancel_all)  # type: ignore[attr-defined]
+
+
+class _Entries(dict[str, Any]):
+    """The entries that the function gets, by key.
+
+    Attributes:
+        not_yet: keys of the batch whose values other threads are making meanwhile.
+    """
+
+    def __init__(self, entries: Mapping[str, Any], not_yet: Collection[str]) -> None:
+        super().__init__(entries)
+        self.not_yet = not_yet
+
+    def __missing__(self, key: object) -> NoReturn:
+        if key in self.not_yet:
+            raise ConfigError(
+                f"{key!r} is not decoded yet when the function is called: it gets "
+                f"{', '.join(self)}. Change {key!r} in the training loop, or by augment="
+            )
+        advice = did_you_mean(key, self)
+        if not advice:
+            advice = f". Pass it to fastpipe.loader, too: fields=[..., {key!r}]"
+        raise ConfigError(
+            f"the function gets {', '.join(self)}, and no {key!r}{advice}"
+        )
 
 
 class Prepare:
@@ -82,16 +107,15 @@ class Prepare:
         finally:
             self._stats.prepare_s += time.perf_counter() - started
 
-    def _arguments(
-        self, fields: HostFields, plan: BatchPlan, epoch: int
-    ) -> dict[str, Any]:
+    def _arguments(self, fields: HostFields, plan: BatchPlan, epoch: int) -> _Entries:
         """What the function gets: entries of the batch, and seeds for draws of its own."""
         arguments = _arguments(fields, plan, epoch)
         # A field of the dataset may have this name.
         if "seeds" not in arguments:
             stream_key = draws.key(self._seed, epoch, draws.Stream.PREPARE)
             arguments["seeds"] = draws.bits(stream_key, plan.names)
-        return arguments
+        not_yet = fields.names.keys() - arguments.keys()
+        return _Entries(arguments, not_yet)
 
     def close(self) -> None:
         """Ends the thread, when the function has returned."""

@@ -184,6 +184,26 @@ def test_an_exception_names_batch_and_samples(fielded: Path) -> None:
         assert len(list(loader)) == len(loader)
 
 
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("image", r"'image' is not decoded yet .* Change 'image' in the training loop, or by aug"),
+        ("labels", r"the function gets label, seeds, and no 'labels'; did you mean 'label'\?"),
+        (
+            "caption",
+            r"and no 'caption'. Pass it to fastpipe.loader, too: fields=\[..., 'caption'\]",
+        ),
+    ],
+)
+def test_an_entry_that_the_function_does_not_get(fielded: Path, key: str, words: str) -> None:
+    options: dict[str, Any] = {"size": 8, "num_workers": 1, "fields": ("image", "label")}
+    with (
+        fastpipe.loader(fielded, 4, prepare=lambda batch: {"x": batch[key]}, **options) as loader,
+        pytest.raises(ConfigError, match=words),
+    ):
+        next(iter(loader))
+
+
 def test_eight_samples_of_a_larger_batch_are_named(fielded: Path) -> None:
     def fails(batch: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"not {len(batch['label'])} labels")
