@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import random
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -48,7 +49,7 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
     Raises ConfigError if the sampler's numbers do not follow from the epoch: a resumed run would
     get other samples.
     """
-
+    _check_takes_epoch(sampler)
     _check_source(sampler, len(data))
     if isinstance(sampler, torch.utils.data.WeightedRandomSampler):
         num_weights = len(sampler.weights)
@@ -84,6 +85,23 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
             "np.random.default_rng(epoch).permutation(n), or one with set_epoch(epoch)"
         )
     return numbers
+
+
+def _check_takes_epoch(sampler: Any) -> None:
+    """Raises ConfigError if a function cannot be called with the number of an epoch alone."""
+    if isinstance(sampler, Iterable):
+        return
+    try:
+        signature = inspect.signature(sampler)
+    except (TypeError, ValueError):  # some functions written in C have none
+        return
+    try:
+        signature.bind(0)
+    except TypeError as problem:
+        raise ConfigError(
+            f"sampler: expected a function of the epoch's number, got one that takes {signature} "
+            f"({problem}). Write lambda epoch: ..."
+        ) from None
 
 
 def _check_source(sampler: object, count: int) -> None:

@@ -144,6 +144,14 @@ def test_an_epoch_without_a_batch_is_an_error_and_no_empty_loop(flat: Path) -> N
         assert len(list(loader)) == 2
 
 
+def test_a_function_without_the_epoch(flat: Path) -> None:
+    for function in (lambda: [0, 1], lambda epoch, seed: [epoch, seed]):
+        with pytest.raises(
+            ConfigError, match=r"^sampler: expected a function of the epoch's number.*lambda epoch:"
+        ):
+            fastpipe.loader(flat, 2, size=8, sampler=function)
+
+
 def test_a_function_that_is_wrong_in_a_later_epoch_is_told_then(flat: Path) -> None:
     with loader_of(flat, 4, sampler=lambda epoch: [0, 37 if epoch == 2 else 36]) as loader:
         for _ in range(2):
