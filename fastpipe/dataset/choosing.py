@@ -163,7 +163,7 @@ def _call_by_spans(
         first = int(ids[0])
         end = int(ids[-1]) + 1
         columns = Columns(data, first, end)
-        mask = np.asarray(function(columns))
+        mask = np.asarray(_call_with_columns(function, columns))
         if mask.dtype != np.bool_ or mask.shape != ids.shape:
             raise ConfigError(
                 f"{expected}; the function returned {mask.dtype} of shape {mask.shape} for "
@@ -171,6 +171,21 @@ def _call_by_spans(
             )
         masks.append(mask)
     return np.concatenate(masks)
+
+
+def _call_with_columns(function: Callable[[Columns], Any], columns: Columns) -> Any:
+    """What a user's function of columns returns. ConfigError: it is one of a single sample."""
+    try:
+        return function(columns)
+    except ValueError as problem:
+        # numpy's words about an array of several values in place of one True or False.
+        if "truth value of an array" not in str(problem):
+            raise
+        raise ConfigError(
+            "select: the function gets columns, with the values of many samples at once, and used "
+            "one as a single True or False. Write & for and, | for or, ~ for not, and brackets "
+            "around comparisons: (columns['width'] > 64) & (columns['height'] > 64)"
+        ) from problem
 
 
 def find_keys(

@@ -280,6 +280,10 @@ WRONG_CHOICES: list[tuple[Callable[[Any], object], str]] = [
     (lambda data: data.take(1e-9), "take: none of the 37 samples"),
     (lambda data: data.fold(5, of=5), "fold: expected 0 to 4, got 5"),
     (lambda data: data.fold(0, of=1), "fold: of: expected 2 to"),
+    (
+        lambda data: data.select(lambda c: c["width"] > 1 and c["height"] > 1),
+        r"select: the function gets columns, .* Write & for and, \| for or, ~ for not, and brackets",
+    ),
 ]
 
 
