@@ -377,7 +377,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             >>> fastpipe.open("data/train")["score"][:2].round(2)
             array([0.  , 0.04])
         """
-        save(self, Path(destination))
+        save(self, destination)
 
     # Single samples
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,15 @@ def check_saved(index: Index) -> None:
             )
 
 
-def save(data: BaseDataset, destination: Path) -> None:
+def save(data: BaseDataset, folder_of_dataset: str | os.PathLike[str]) -> None:
     """See Dataset.save_columns."""
-    check_local("save_columns", destination, "folder")
+    check_local("save_columns", folder_of_dataset, "folder")
+    if not isinstance(folder_of_dataset, (str, os.PathLike)):
+        raise ConfigError(
+            f"save_columns: expected the folder of the dataset, got {folder_of_dataset!r}; pass "
+            f"{str(data.path)!r}"
+        )
+    destination = Path(folder_of_dataset)
     selection = data._selection
     columns: dict[str, ColumnReader] = dict(selection.added)
     has_labels = selection.labels is not None or selection.relabelling is not None

@@ -221,3 +221,9 @@ def test_packing_anew_leaves_them_behind(tmp_path: Path) -> None:
     fastpipe.pack(source, tmp_path / "data", seed=8, overwrite=True)
     assert "score" not in fastpipe.open(tmp_path / "data").columns
     assert json.loads((tmp_path / "data" / DATASET_FILE).read_text())["samples"] == 6
+
+
+def test_a_destination_that_is_no_folder(flat: Path) -> None:
+    data = fastpipe.open(flat)
+    with pytest.raises(ConfigError, match=r"save_columns: expected the folder .* pass '.*flat"):
+        data.save_columns(None)  # type: ignore[arg-type]
