@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 from fastpipe.device.transfer import Batch
 from fastpipe.errors import EngineError
@@ -43,6 +44,12 @@ class EpochIterator:
 
     def __iter__(self) -> EpochIterator:
         return self
+
+    def __reduce__(self) -> NoReturn:
+        raise EngineError(
+            "an iterator of a loader has threads and cannot be copied or pickled. To go on in another "
+            "process, call fastpipe.loader(...) there, and load_state_dict(loader.state_dict())"
+        )
 
     def __len__(self) -> int:
         """Number of batches that this iterator has not given yet."""

@@ -200,6 +200,10 @@ def test_a_loader_is_not_copied(loader: fastpipe.Loader) -> None:
     for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(EngineError, match="cannot be copied or pickled"):
             duplicate(loader)
+        with pytest.raises(
+            EngineError, match=r"in another process, call fastpipe\.loader\(\.\.\.\)"
+        ):
+            duplicate(iter(loader))
 
 
 def test_threads_may_share_an_iterator(flat: Path) -> None:
