@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL.Image import Resampling
-from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
+from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset, random_split
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError, EngineError
@@ -177,6 +177,14 @@ class Photos(TensorDataset):
             lambda flat: Subset(fastpipe.open(flat), [0]),
             "got a torch Subset. Select the same samples from the fastpipe dataset: "
             "subset.dataset.select(subset.indices)",
+        ),
+        (
+            lambda flat: ConcatDataset([fastpipe.open(flat), fastpipe.open(flat)]),
+            "got a torch ConcatDataset. Pass fastpipe.concat(*dataset.datasets)",
+        ),
+        (
+            lambda flat: ConcatDataset([fastpipe.open(flat), TensorDataset(torch.zeros(3))]),
+            "got a ConcatDataset, a Dataset written in Python",
         ),
         (
             lambda flat: Photos(torch.zeros(3)),

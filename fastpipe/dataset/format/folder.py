@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +111,9 @@ def why_no_dataset(path: Path) -> str:
         )
     if (path / WORK_FOLDER).exists():
         return (
-            f"{path} holds an unfinished pack: {DATASET_FILE} is missing, because pack writes it "
-            "last. Run the same `fastpipe pack` command again; it continues where it stopped"
+            f"{path} holds an unfinished pack: {DATASET_FILE} is missing, because it is "
+            "written last. Run the same `fastpipe pack` command, or the program with fastpipe.Writer, "
+            "again; it continues where it stopped"
         )
     if any(path.glob("shard-*.tar")):
         return (
@@ -146,6 +147,8 @@ def _describe_wrong_data(data: object) -> str:
             f"a torch {name}. Select the same samples from the fastpipe dataset: "
             f"{dataset}.select(subset.indices)"
         )
+    if "ConcatDataset" in class_names and _is_ours(getattr(data, "datasets", ())):
+        return f"a torch {name}. Pass fastpipe.concat(*dataset.datasets), of the same datasets"
     if "Dataset" in class_names:
         source = getattr(data, "root", "SRC")
         article = "an" if name[0] in "AEIOU" else "a"
@@ -160,6 +163,11 @@ def _describe_wrong_data(data: object) -> str:
             "pass that folder"
         )
     return f"{data!r:.200}"
+
+
+def _is_ours(datasets: Iterable[object]) -> bool:
+    """Whether all of some objects are datasets of fastpipe."""
+    return all(type(data).__module__.startswith("fastpipe.") for data in datasets)
 
 
 def _describe_collection(data: list[Any] | tuple[Any, ...] | set[Any]) -> str:
