@@ -142,6 +142,8 @@ def test_a_dataset_of_python_has_its_article() -> None:
 def test_a_missing_file_of_keys(flat: Path, tmp_path: Path) -> None:
     words = failed(2, "remove", flat, "--keys", tmp_path / "bad.txt")
     assert "bad.txt does not exist; expected a text file with a source path on each line" in words
+    words = failed(2, "remove", flat, "--keys", "s3://bucket/bad.txt")
+    assert "--keys: expected a file of this machine, got the URL s3://bucket/bad.txt" in words
     (tmp_path / "bed.txt").touch()
     assert "did you mean" in failed(2, "remove", flat, "--keys", tmp_path / "bad.txt")
 

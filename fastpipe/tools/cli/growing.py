@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from fastpipe.dataset.format.folder import check_local
 from fastpipe.errors import ConfigError, did_you_mean_path, readable
 from fastpipe.packing.api import add as run_add
 from fastpipe.packing.api import remove as run_remove
@@ -216,6 +217,7 @@ def _with_destination(command: str, data: str) -> str:
 
 def _read_lines(file: Path) -> list[str]:
     """The lines of a file that are not empty."""
+    check_local("keys", file, "file")
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
