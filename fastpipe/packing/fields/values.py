@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import operator
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -196,6 +197,8 @@ def _parse_array(value: object, expected: str, *shape: int) -> Float32s:
 
 
 def _parse_floats(value: object) -> Float32s:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        raise ImageError(f"expected a list of numbers, got {value}; pass [{value}]")
     numbers = _parse_array(value, "a list of numbers")
     if not len(numbers):
         raise ImageError("expected a list of one or more numbers, got none")
@@ -262,9 +265,27 @@ def _check_no_flags(entries: list[Any]) -> None:
 
 def _parse_text(value: object) -> str:
     if not isinstance(value, str):
-        raise ImageError(f"expected a text (str), got {_shown(value)}")
+        raise ImageError(
+            f"expected a text (str), got {_shown(value)}{_advise_text(value)}"
+        )
     _check_utf8(value)
     return value
+
+
+def _advise_text(value: object) -> str:
+    """The end of a message about a value that is no text: what to write, or nothing."""
+    if isinstance(value, (list, tuple)) and all(
+        isinstance(text, str) for text in value
+    ):
+        return (
+            ". Several texts of a sample are a field of kind json; fastpipe.Text(name) in fields= of "
+            "a loader draws one of them in each epoch"
+        )
+    if isinstance(value, bytes):
+        return "; pass value.decode()"
+    if isinstance(value, os.PathLike):
+        return "; pass the text of the file, path.read_text()"
+    return ""
 
 
 def _check_utf8(text: str) -> None:
