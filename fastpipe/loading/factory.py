@@ -395,6 +395,7 @@ def loader(
         notices.warn_small_area(buckets)
     if fields is None:
         notices.warn_no_labels(dataset)
+        notices.warn_some_without_label(dataset)
     return new_loader
 
 

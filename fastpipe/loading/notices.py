@@ -14,6 +14,7 @@ from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.index import Index
 from fastpipe.device.augment import Augment
 from fastpipe.device.augment.operation import ModuleOperation, Operation
+from fastpipe.errors import format_count
 from fastpipe.loading.ranks import ranks_per_node
 from fastpipe.machine import binding
 from fastpipe.pages import name_page
@@ -104,6 +105,28 @@ def warn_no_labels(data: Dataset) -> None:
     _LOG.warning(
         f"{data.path}: no sample has a label, so all labels of a batch are -1. The classes are in "
         f"fields: pass fields={listed} to fastpipe.loader"
+    )
+
+
+def warn_some_without_label(data: Dataset) -> None:
+    """Says that some samples have no label, where others have one."""
+    warning = f"some labels {data.path}"
+    if not data.classes or warning in _warned:
+        return
+    # The counts of chosen samples are read from the labels, which takes seconds of a large dataset.
+    is_complete = sum(data.index.class_counts) == len(data.index)
+    if is_complete:
+        return
+    num_labelled = sum(data.class_counts)
+    num_missing = len(data) - num_labelled
+    if not num_missing:
+        return
+    _warned.add(warning)
+    verb = "has" if num_missing == 1 else "have"
+    _LOG.warning(
+        f"{data.path}: {num_missing:,} of {format_count(len(data), 'sample')} {verb} no label, which is -1 "
+        "in a batch. A loss takes it for a class that does not exist: pass it ignore_index=-1, or leave "
+        "these samples out: data.select(lambda columns: columns['label'] >= 0)"
     )
 
 

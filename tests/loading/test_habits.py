@@ -289,6 +289,22 @@ def test_labels_that_count_from_1(tmp_path: Path, log: pytest.LogCaptureFixture)
         assert ("no sample has label 0, and some had 3" in log.text) == (first == 1)
 
 
+def test_some_samples_without_a_label(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+    """Their label is -1. On a GPU a loss of it ends the program, with an error of another line."""
+    with fastpipe.Writer(tmp_path / "data", classes=["a", "b"]) as writer:
+        for number in range(9):
+            label = None if number == 4 else number % 2
+            writer.add(np.zeros((9, 9, 3), np.uint8), label=label, key=f"{number}")
+    data = fastpipe.open(tmp_path / "data")
+    loader_of(data.select(lambda columns: columns["label"] >= 0)).close()
+    loader_of(data, fields=["image"]).close()
+    assert log.text == ""
+    for _ in range(2):
+        loader_of(data).close()
+    assert log.text.count("1 of 9 samples has no label, which is -1 in a batch") == 1
+    assert "ignore_index=-1" in log.text
+
+
 def test_an_evaluation_that_is_only_not_shuffled(flat: Path, log: pytest.LogCaptureFixture) -> None:
     loader_of(flat, train=False, shuffle=False).close()
     loader_of(flat, shuffle=False, crop=fastpipe.Resize()).close()
