@@ -84,7 +84,8 @@ def refuse(
 def refusing_unknown(
     name: str, instead: Mapping[str, Advice] | None = None, *, position: str = ""
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator: the function answers an argument that it does not have with the one to pass.
+    """A decorator: the function answers an argument that it does not have with the one to pass, and
+    a call without one that it needs with the call to write.
 
     `position`: what to do about an argument too many by position; "": the names are listed.
 
@@ -112,6 +113,7 @@ def refusing_unknown(
             if len(passed) > most_positional and not takes_any_number:
                 names = list(parameters)
                 _refuse_position(name, names, most_positional, passed, position)
+            _check_complete(name, parameters, len(passed), kwargs)
             return function(*args, **kwargs)
 
         return checked
@@ -129,6 +131,37 @@ def refusing_unknown_fields(
         return cls
 
     return decorate
+
+
+def _check_complete(
+    function: str,
+    parameters: Mapping[str, inspect.Parameter],
+    num_by_position: int,
+    by_name: Collection[str],
+) -> None:
+    """Raises TypeError if a call lacks arguments.
+
+    Args:
+        function: as the user calls it.
+        parameters: of the function, by name.
+        num_by_position: the number of arguments that the call passes by position.
+        by_name: those that it passes by name.
+    """
+    required = []
+    missing = []
+    for position, (name, parameter) in enumerate(parameters.items()):
+        is_variable = parameter.kind is parameter.VAR_POSITIONAL
+        if is_variable or parameter.default is not parameter.empty:
+            continue
+        is_by_name = parameter.kind is parameter.KEYWORD_ONLY
+        required.append(f"{name}=..." if is_by_name else name)
+        is_passed = name in by_name or (not is_by_name and position < num_by_position)
+        if not is_passed:
+            missing.append(name)
+    if missing:
+        raise TypeError(
+            f"{function}() lacks {' and '.join(missing)}: write {function}({', '.join(required)})"
+        )
 
 
 def _refuse_position(

@@ -165,6 +165,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
 
     # Other datasets
 
+    @refusing_unknown("data.select")
     def select(self, chosen: Any) -> Dataset:
         """Some of the samples.
 
@@ -188,6 +189,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         """
         return self._choose(parse_choice(self, chosen), "select")
 
+    @refusing_unknown("data.only")
     def only(self, classes: Sequence[str], *, keep_labels: bool = False) -> Dataset:
         """The samples of some classes. A label is then the position in `classes`.
 
@@ -206,6 +208,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         check_fields_agree(self.fields, classes, "only", ", or pass keep_labels=True")
         return chosen._with_new_classes(classes, new_labels)
 
+    @refusing_unknown("data.with_classes")
     def with_classes(self, classes: Sequence[str]) -> Dataset:
         """The same samples, whose labels are positions in `classes`, by name.
 
@@ -232,6 +235,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         check_fields_agree(self.fields, names, "with_classes")
         return self._with_new_classes(names, new_labels)
 
+    @refusing_unknown("data.take")
     def take(self, fraction: float) -> Dataset:
         """This fraction of the samples, the same whatever the seed.
 
@@ -318,6 +322,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         next_level = level + 1
         return rest._with(fold_level=next_level), part._with(fold_level=next_level)
 
+    @refusing_unknown("data.with_column")
     def with_column(self, name: str, values: ArrayLike | Path | str) -> Dataset:
         """One more field: scores, pseudo-labels, outputs of a teacher, texts.
 
@@ -341,6 +346,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         column = parse_user_column(self, "with_column", values)
         return self._with(added={**self._selection.added, name: column})
 
+    @refusing_unknown("data.with_labels")
     def with_labels(
         self, labels: ArrayLike | Path | str, *, classes: Sequence[str] | None = None
     ) -> Dataset:
@@ -360,6 +366,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         """
         return Dataset(with_user_labels(self, labels, classes), self._sample_format)
 
+    @refusing_unknown("data.save_columns")
     def save_columns(self, destination: str | Path) -> None:
         """Writes the columns and labels of `with_column` and `with_labels` beside the dataset.
 
@@ -381,6 +388,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
 
     # Single samples
 
+    @refusing_unknown("data.with_transform")
     def with_transform(self, transform: object, *, images: str = "tensor") -> Dataset:
         """The same samples, each changed by a function.
 
@@ -404,6 +412,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         """
         return self._with_format(transform=transform, images=images)
 
+    @refusing_unknown("data.cropped")
     def cropped(
         self,
         crop: Crop,
@@ -438,6 +447,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             cropping=Cropping(crop, size, hflip=hflip, seed=seed, exact=exact)
         )
 
+    @refusing_unknown("data.with_pixels")
     def with_pixels(
         self, channels: str = "rgb", dtype: torch.dtype = torch.uint8
     ) -> Dataset:
@@ -468,6 +478,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         pixels.form(self)
         return self._with_format(pixels=pixels)
 
+    @refusing_unknown("data.with_fields")
     def with_fields(self, fields: Sequence[Any] | Mapping[str, Any]) -> Dataset:
         """The same samples, each a dict of these.
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fastpipe.arguments import refusing_unknown
 from fastpipe.errors import ConfigError, choice
 
 
@@ -42,6 +43,7 @@ class GridAggregator:
 
     FIELDS = ("id", "valid", "patch", "crop_box", "mirrored", "original_size")
 
+    @refusing_unknown("fastpipe.GridAggregator")
     def __init__(self, window: str = "mean") -> None:
         self._window = choice("window", window, ("mean", "hann"))
         self._images: dict[int, _WeightedSum] = {}  # by number of the sample

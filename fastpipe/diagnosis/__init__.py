@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
 
+from fastpipe.arguments import refusing_unknown
 from fastpipe.errors import ConfigError, positive, whole
 
 if TYPE_CHECKING:
     from fastpipe.diagnosis.report import Diagnosis
 
 
+@refusing_unknown("fastpipe.diagnose")
 def diagnose(
     dataloader: Any,
     *,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fastpipe.arguments import refusing_unknown
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.device.augment import Augment
 from fastpipe.device.streams import Stream
@@ -195,6 +196,7 @@ class Loader(DataLoaderAttributes):
         self.maker.engine.check_usable()
         return EpochIterator(self._epochs, self._watch.add)
 
+    @refusing_unknown("loader.set_epoch")
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next epoch; later epochs count up from it. Optional.
 
@@ -208,6 +210,7 @@ class Loader(DataLoaderAttributes):
         """
         self._epochs.set_epoch(epoch)
 
+    @refusing_unknown("loader.set_size")
     def set_size(self, size: int | tuple[int, int]) -> None:
         """Sets the size of the images, in pixels, for all epochs that begin from now on.
 
@@ -251,6 +254,7 @@ class Loader(DataLoaderAttributes):
         with self._epochs.lock:
             self._epochs.resolver.size = height_width
 
+    @refusing_unknown("loader.set_weights")
     def set_weights(self, weights: Any) -> None:
         """Sets the weights by which samples are drawn, for all epochs that begin from now on.
 
@@ -300,6 +304,7 @@ class Loader(DataLoaderAttributes):
         size = None if epochs.resolver.size is None else epochs.size
         return make_state(epochs.position, epochs.running_recipe, size, self._data)
 
+    @refusing_unknown("loader.load_state_dict")
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration continue at the position of a `state_dict`.
 

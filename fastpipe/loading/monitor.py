@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from fastpipe.arguments import refusing_unknown
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError, positive
 from fastpipe.loading.advice import STAGES
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+@refusing_unknown("fastpipe.monitor")
 def monitor(
     loader: Loader, *, every: float | None = None, console: Console | None = None
 ) -> AbstractContextManager[None]:

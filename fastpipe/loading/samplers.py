@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch.utils.data import BatchSampler, Sampler
 
-from fastpipe.arguments import refusing_unknown_fields
+from fastpipe.arguments import refusing_unknown, refusing_unknown_fields
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError, whole
@@ -97,6 +97,7 @@ class Repeated:
     sampler: Any = None
 
 
+@refusing_unknown_fields("fastpipe.Sequential")
 @dataclass(frozen=True)
 class Sequential:
     """The samples in the order of the dataset: the same as shuffle=False.
@@ -109,6 +110,7 @@ class Sequential:
     """
 
 
+@refusing_unknown("fastpipe.balanced")
 def balanced(data: Dataset) -> dict[str, float]:
     """Weights with which all classes come equally often:
     `sampler=fastpipe.Weighted(fastpipe.balanced(data))`.

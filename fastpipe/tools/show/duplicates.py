@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fastpipe.arguments import refusing_unknown
 from fastpipe.arrays import Uint64s
 from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.dataset import Dataset
@@ -58,6 +59,7 @@ class Duplicates:
         return count
 
 
+@refusing_unknown("fastpipe.duplicates")
 def duplicates(
     data: str | os.PathLike[str] | Dataset,
     other: str | os.PathLike[str] | Dataset | None = None,
