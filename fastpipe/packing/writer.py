@@ -9,14 +9,14 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import xxhash
 
-from fastpipe.arguments import refuse
+from fastpipe.arguments import by_single_name, refuse
 from fastpipe.dataset.format.fields import KINDS, check_name, describe_kind
 from fastpipe.dataset.format.layout import REJECTED_FILE, WORK_FOLDER
-from fastpipe.errors import ConfigError, PackError, did_you_mean, format_count
+from fastpipe.errors import ConfigError, PackError, did_you_mean, format_count, readable
 from fastpipe.packing.fields.placement import Frame
 from fastpipe.packing.fields.values import is_zero_and_one
 from fastpipe.packing.job.destination import begin_pack, destination_of, open_journal
@@ -50,6 +50,17 @@ _OPTIONS = OPTIONS - {"seed", "shuffle"} | {"coordinates"}
 _LEAST_LISTS = 2  # of classes, before the log says that they are all 0 and 1
 _IN_ORDER = "a Writer keeps the order in which samples are added: shuffle them before"
 _INSTEAD = {"seed": _IN_ORDER, "shuffle": _IN_ORDER}
+# Methods that writers of other libraries have -> what to write instead.
+_INSTEAD_OF_METHODS = by_single_name(
+    {
+        "write write_sample append put": "call writer.add(image, label=..., key=...)",
+        "add_all extend write_many": "call writer.add(...) for each sample",
+        "close finish finalize save commit flush": "the dataset is written when the block of "
+        "`with fastpipe.Writer(...) as writer:` ends",
+    }
+)
+# Endings of files of text. A value of kind "text" that names such a file is meant as its text.
+_TEXT_FILES = (".txt", ".caption", ".json", ".md")
 
 
 class _Pending(NamedTuple):
@@ -180,8 +191,22 @@ class Writer:
         # By field of classes, as long as all of its lists are 0 and 1: how many there are.
         class_fields = [name for name, kind in self._kinds.items() if kind == "classes"]
         self._num_flag_lists = dict.fromkeys(class_fields, 0)
+        # Fields of texts of which no value has come yet.
+        self._unseen_texts = {
+            name for name, kind in self._kinds.items() if kind == "text"
+        }
         self._failed: BaseException | None = None
         return self
+
+    if not TYPE_CHECKING:  # type checkers would allow every name
+
+        def __getattr__(self, name: str) -> NoReturn:
+            advice = _INSTEAD_OF_METHODS.get(
+                name, "samples are written by writer.add(...)"
+            )
+            raise AttributeError(
+                f"a Writer has no {name!r}: {advice}", name=name, obj=self
+            )
 
     def add(
         self,
@@ -233,6 +258,7 @@ class Writer:
         self._check_arguments(key, fields)
         self._check_complete()
         self._look_for_flags(fields)
+        self._look_for_paths(fields)
         if key is not None and key in self._keys:
             raise ConfigError(
                 f"key {key!r} of sample {series.count}: an earlier sample has it; expected each key "
@@ -310,6 +336,22 @@ class Writer:
             log_rejected(
                 _MADE_BY, self.summary.tally.rejected, listed_in, noun="sample"
             )
+
+    def _look_for_paths(self, fields: Mapping[str, object]) -> None:
+        """Says if the first value of a field of texts is the path of a file of text."""
+        for name in list(self._unseen_texts):
+            value = fields.get(name)
+            if not isinstance(value, str):
+                continue
+            self._unseen_texts.remove(name)
+            if value.endswith(_TEXT_FILES) and os.path.isfile(value):
+                _LOG.warning(
+                    "%s: field %s: %r is stored as it is, and is the path of a file. For the text of "
+                    "the file pass pathlib.Path(path).read_text()",
+                    _MADE_BY,
+                    name,
+                    readable(value),
+                )
 
     def _look_for_flags(self, fields: Mapping[str, object]) -> None:
         """Counts lists of classes that may be a zero or a one for each of two classes."""

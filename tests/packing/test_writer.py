@@ -778,3 +778,37 @@ def test_a_label_that_is_no_whole_number(tmp_path: Path) -> None:
     words = "label: expected a whole number, a class name or None, got float"
     with pytest.raises(PackError, match=words), fastpipe.Writer(tmp_path / "packed") as writer:
         writer.add(PIXELS, label=1.0, key="one")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("write", r"call writer\.add\(image, label=\.\.\., key=\.\.\.\)"),
+        ("close", "the dataset is written when the block of `with fastpipe.Writer"),
+        ("add_all", r"call writer\.add\(\.\.\.\) for each sample"),
+    ],
+)
+def test_methods_of_other_writers(tmp_path: Path, method: str, words: str) -> None:
+    writer = fastpipe.Writer(tmp_path / "data")
+    with pytest.raises(AttributeError, match=rf"^a Writer has no '{method}': {words}"):
+        getattr(writer, method)
+
+
+def test_the_path_of_a_text_in_place_of_the_text(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "0.txt"
+    path.write_text("a cat on a chair")
+    caplog.set_level(logging.WARNING, "fastpipe.pack")
+    for folder, captions in (
+        ("right", [path.read_text(), str(path)]),
+        ("missing", [str(tmp_path / "no.txt")] * 2),
+        ("wrong", [str(path)] * 2),
+    ):
+        assert not caplog.messages
+        with fastpipe.Writer(tmp_path / folder, fields={"caption": "text"}) as writer:
+            for caption in captions:
+                writer.add(np.zeros((9, 9, 3), np.uint8), caption=caption)
+    (message,) = caplog.messages
+    assert "field caption: " in message
+    assert "pass pathlib.Path(path).read_text()" in message
