@@ -83,18 +83,6 @@ class DataLoaderAttributes:
             f"fastpipe.open({str(self._data.index.path)!r})"
         )
 
-    def _refuse_to_copy(self) -> NoReturn:
-        """prepare_data_loader of Accelerate and of Ray reads these to make a DataLoader anew."""
-        raise AttributeError(
-            "a loader is not a DataLoader, and none can be made of it: it shares epochs among the "
-            "ranks and moves batches to device= itself. Iterate over it, without "
-            "prepare_data_loader; accelerator.prepare leaves it as it is"
-        )
-
-    # Reading them raises, so nothing makes a DataLoader that would be wrong.
-    drop_last = property(_refuse_to_copy)
-    worker_init_fn = property(_refuse_to_copy)
-
 
 class EpochSampler(Sampler[Any]):
     """The numbers of the samples that this rank gets in the next epoch.

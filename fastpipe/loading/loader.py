@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fastpipe.arguments import refusing_unknown
 from fastpipe.dataset.dataset import Dataset
@@ -24,7 +24,7 @@ from fastpipe.loading.epoch_sequence import EpochSequence
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.state import make_state, parse_order, parse_position
 from fastpipe.loading.uncompiled import uncompiled
-from fastpipe.loading.unknown_arguments import describe_setting
+from fastpipe.loading.unknown_arguments import describe_reading, describe_setting
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import parse_crop
 from fastpipe.plan.crops import Grid, parse_size
@@ -48,7 +48,6 @@ _NOT_PUBLIC = frozenset(
         "recipe",
         "sampler",
         "stream",
-        "worker_init_fn",
     ]
 )
 
@@ -80,6 +79,9 @@ class Loader(DataLoaderAttributes):
         return [name for name in super().__dir__() if name not in _NOT_PUBLIC]
 
     if not TYPE_CHECKING:  # type checkers would allow every name
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(describe_reading(name), name=name, obj=self)
 
         def __setattr__(self, name: str, value: object) -> None:
             # Batches would not change with such an attribute.

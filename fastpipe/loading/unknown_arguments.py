@@ -85,6 +85,25 @@ _INSTEAD_OF_SETTING = {
     "weights of fastpipe.Weighted",
 }
 
+# Attributes that a program may read, by one name or by several -> what to write.
+_INSTEAD_OF_READING = by_single_name(
+    {
+        "to cuda cpu": "pass device= to fastpipe.loader(...), and batches come on that device",
+        "labels targets": "all labels are loader.dataset.targets; batches have those of their samples",
+        "reset shuffle": "each loop over the loader begins the next epoch, in a new order",
+        "get_batch next_batch get_next": "write batches = iter(loader), and next(batches)",
+        "map filter select take fold": "it is a method of the data: "
+        "fastpipe.loader(fastpipe.open(DATA).{name}(...))",
+        "normalize mean std": "pass augment=fastpipe.Augment.imagenet() to fastpipe.loader(...)",
+        "device": "batches have it: images.device",
+        # prepare_data_loader of Accelerate and of Ray reads these to make a DataLoader anew. There
+        # are none, so nothing makes a DataLoader that would be wrong.
+        "drop_last worker_init_fn": "a loader is not a DataLoader, and none can be made of it: it "
+        "shares epochs among the ranks and moves batches to device= itself. Iterate over it, without "
+        "prepare_data_loader; accelerator.prepare leaves it as it is",
+    }
+)
+
 
 def describe_setting(name: str, options: Collection[str]) -> str:
     """The message about an attribute of a loader that a program sets.
@@ -103,3 +122,11 @@ def describe_setting(name: str, options: Collection[str]) -> str:
         f"{text}its options are the arguments of fastpipe.loader(...)"
         f"{did_you_mean(name, options)}"
     )
+
+
+def describe_reading(name: str) -> str:
+    """The message about an attribute that a loader does not have."""
+    text = f"a loader has no attribute {name!r}"
+    if name in _INSTEAD_OF_READING:
+        return f"{text}: {_INSTEAD_OF_READING[name]}"
+    return text

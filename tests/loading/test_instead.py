@@ -381,6 +381,23 @@ def test_the_repr_of_a_loader(flat: Path) -> None:
     assert repr(second).endswith("2 batches of 5, 12 x 12 pixels, on cpu, rank 1 of 3>")
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cuda", r"pass device= to fastpipe.loader\(...\), and batches come on that device"),
+        ("labels", "all labels are loader.dataset.targets"),
+        ("select", r"fastpipe.loader\(fastpipe.open\(DATA\).select\(...\)\)"),
+        ("qqq", "a loader has no attribute 'qqq'$"),
+    ],
+)
+def test_attributes_that_a_loader_does_not_have(
+    loader: fastpipe.Loader, name: str, words: str
+) -> None:
+    with pytest.raises(AttributeError, match=words):
+        getattr(loader, name)
+    assert getattr(loader, name, None) is None
+
+
 def test_arrays_are_named_by_their_shape(flat: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"got an array of shape \(4, 8, 8, 3\)\. Write its images"
