@@ -26,6 +26,7 @@ from typing import Any, Self, TypeVar
 import xxhash
 
 from fastpipe.dataset.format.folder import Url
+from fastpipe.dataset.format.layout import shard_number
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import DatasetError, FastpipeError, PackError, format_count
 from fastpipe.store.remote.connection import (
@@ -68,6 +69,11 @@ _FIRST_CONTACT_S = {
 # The log says that requests fail if one has failed for so long, and then at most so often.
 _TELL_AFTER_S = 5.0
 _TELL_EVERY_S = 60.0
+# A shard is only fetched if dataset.json is there, so the URL is right.
+_MISSING_SHARD = (
+    "dataset.json lists this shard, so it was removed or not uploaded: upload it again from a copy of "
+    "the dataset, or pack the source again"
+)
 # HTTP's Too Many Requests and Service Unavailable: the server wants fewer requests.
 _BUSY_STATUS = (429, 503)
 
@@ -170,12 +176,18 @@ class Objects:
         for future in list(self._under_way):
             future.cancel()
 
-    async def insist(self, work: Callable[[], Awaitable[_T]], failure_text: str) -> _T:
+    async def insist(
+        self,
+        work: Callable[[], Awaitable[_T]],
+        failure_text: str,
+        if_missing: str = "",
+    ) -> _T:
         """Makes a request until it succeeds.
 
         Args:
             work: makes the request.
             failure_text: how an error begins, such as "URL cannot be fetched".
+            if_missing: the advice if the file does not exist; "": to check the URL.
         """
         first_start = time.monotonic()
         attempt = 0
@@ -196,6 +208,8 @@ class Objects:
             except Exception as problem:
                 failure = failure_of(problem)
                 remedy = REMEDIES[failure.kind]
+                if failure.kind == "missing" and if_missing:
+                    remedy = remedy._replace(loading=if_missing)
                 self.trouble = failure.words
                 elapsed_s = time.monotonic() - first_start
                 has_tries = remedy.tries is None or attempt < remedy.tries
@@ -382,9 +396,9 @@ class Objects:
         byte_range = ""
         if stop is not None:
             byte_range = f", bytes {start:,} to {stop:,}"
-        return await self.insist(
-            get_checked, f"{self.url / name}{byte_range} cannot be fetched"
-        )
+        failure_text = f"{self.url / name}{byte_range} cannot be fetched"
+        if_missing = _MISSING_SHARD if shard_number(name) >= 0 else ""
+        return await self.insist(get_checked, failure_text, if_missing)
 
     async def _get(self, name: str, start: int, stop: int | None) -> Answer:
         import obstore

@@ -85,7 +85,7 @@ def test_a_fault_that_passes_changes_no_batch(
 
 FINAL = {
     "403": (Fault(status=403), "HTTP 403", "Check the credentials"),
-    "404": (Fault(status=404), "HTTP 404", "Check the URL"),
+    "404": (Fault(status=404), "HTTP 404", "dataset.json lists this shard"),
     "503": (Fault(status=503), "HTTP 503", "overloaded"),
     "reset": (Fault(cut=-1), "the connection broke off", "Check the network"),
     "short body": (Fault(short=7), "the server sent", "Check the network"),
@@ -205,6 +205,21 @@ def test_a_replaced_object_is_an_error(range_server: RangeServer, open_remote: L
             DatasetError, match=r"shard-\d+\.tar was replaced while it was read: expected ETag"
         ):
             digests(loader, 2)
+
+
+def test_a_shard_that_was_not_uploaded(
+    remote_packed: Path, open_remote: Loaders, copied: Callable[[Path], Path]
+) -> None:
+    """dataset.json is there, so the URL is right."""
+    copy = copied(remote_packed)
+    for shard in copy.glob("shard-*.tar"):
+        shard.unlink()
+    with RangeServer(copy) as server, open_remote(server.url) as loader:
+        words = (
+            r"shard-\d+\.tar.* HTTP 404 .*\. dataset\.json lists this shard, .*: upload it again"
+        )
+        with pytest.raises(DatasetError, match=words):
+            digests(loader)
 
 
 def test_a_file_of_another_size_is_an_error(
