@@ -208,8 +208,14 @@ def parse_info(
     try:
         info: object = json.loads(data, object_hook=hook)
     except (ValueError, RecursionError) as problem:
+        advice = REPACK
+        if data.lstrip()[:1] == b"<":
+            # A server that wants a login, or that has no such file, may answer with a page.
+            advice = (
+                "it is a web page or XML: check the URL, and that no login is needed"
+            )
         raise DatasetError(
-            f"{file} is not valid JSON ({problem}); {REPACK}"
+            f"{file} is not valid JSON ({problem}); {advice}"
         ) from problem
     if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
         raise DatasetError(

@@ -173,6 +173,10 @@ NOTHING: list[tuple[Callable[[Path], object], str]] = [
         "notes.txt: not an image of a known format",
     ),
     (lambda root: (root / DATASET_FILE).write_text("{"), "is not valid JSON"),
+    (
+        lambda root: (root / DATASET_FILE).write_text("\n<!DOCTYPE html>"),
+        "is a web page or XML: check the URL, and that no login is needed",
+    ),
 ]
 
 

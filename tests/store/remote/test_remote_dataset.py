@@ -145,6 +145,10 @@ def test_an_upload_without_its_index(range_server: RangeServer, tmp_path: Path) 
 
 
 def test_tars_and_braces_by_url(range_server: RangeServer, tmp_path: Path) -> None:
-    for name in ("shard-000000.tar", "shard-{000000..000003}.tar"):
-        with pytest.raises(DatasetError, match="no tars and no braces: pass the folder"):
+    for name, words in (
+        ("shard-000000.tar", "is a file of a dataset; pass the URL of its folder: http"),
+        ("train-000000.tar", "no tars and no braces: pass the folder"),
+        ("shard-{000000..000003}.tar", "no tars and no braces: pass the folder"),
+    ):
+        with pytest.raises(DatasetError, match=words):
             fastpipe.open(f"{range_server.url}/{name}", cache_dir=tmp_path)
