@@ -41,8 +41,11 @@ class EpochIterator:
         self._position = Position()
         self._handed_out_at: float | None = None  # when the last batch was
         self._has_failed = False
+        self._has_ended = False
 
     def __iter__(self) -> EpochIterator:
+        if self._has_ended:
+            programs.warn_used_up(self._position.epoch)
         return self
 
     def __reduce__(self) -> NoReturn:
@@ -113,6 +116,8 @@ class EpochIterator:
         """
         batches = self._position.batches
         self._epochs.agreement.check(prefetcher.recipe, batches, is_end=batches > 0)
+        self._has_ended = True
+        programs.warn_cycled(self)
         # A program may call next() again after the end; the position has been moved then, and has
         # no batches.
         if self._position.batches:

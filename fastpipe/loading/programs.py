@@ -8,6 +8,7 @@ without a warning nobody would notice their effect. Each warning comes once.
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import sys
 import traceback
@@ -149,6 +150,35 @@ def warn_short_epochs(count: int) -> None:
         "next(iter(loader)) in a loop never gets the other batches. Make the iterator once: "
         "batches = iter(loader), and next(batches) in the loop"
     )
+
+
+def warn_used_up(next_epoch: int) -> None:
+    """If a program begins a loop over an iterator that has given its epoch: the loop gets nothing."""
+    if "used up" in _warned:
+        return
+    _warned.add("used up")
+    _LOG.warning(
+        f"a loop over iter(loader) gets no batch: this iterator has given its epoch, and has no other "
+        f"one. For epoch {next_epoch} iterate over the loader itself: for images, labels in loader"
+    )
+
+
+def warn_cycled(iterator: object) -> None:
+    """If itertools.cycle has the iterator, whose first epoch ends.
+
+    It has kept all batches, and gives the same ones for ever: no epoch has other crops or another
+    order.
+    """
+    if "cycled" in _warned:
+        return
+    _warned.add("cycled")
+    kinds = [type(referrer) for referrer in gc.get_referrers(iterator)]
+    if itertools.cycle in kinds:
+        _LOG.warning(
+            "itertools.cycle(loader) keeps all batches of the first epoch in memory, and gives them "
+            "again and again, with the same crops in the same order. For batches without an end write "
+            "a generator: while True: yield from loader"
+        )
 
 
 def _evidence_of_training() -> str:

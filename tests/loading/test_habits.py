@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import logging
 import shutil
@@ -278,6 +279,34 @@ def test_an_iterator_for_each_batch(flat: Path, log: pytest.LogCaptureFixture) -
             next(iter(loader))
     assert log.text.count("epochs in a row ended with their first batch") == 1
     assert "batches = iter(loader), and next(batches) in the loop" in log.text
+
+
+def test_an_iterator_that_is_used_for_several_epochs(
+    flat: Path, log: pytest.LogCaptureFixture
+) -> None:
+    """The second loop is over at once, and a program believes that it has trained an epoch."""
+    loader = loader_of(flat)
+    for _ in range(2):
+        for _batch in loader:
+            pass
+    batches = iter(loader)
+    assert len(list(batches)) == len(loader)
+    assert log.text == ""
+    for _ in range(2):
+        assert not list(batches)
+    assert log.text.count("a loop over iter(loader) gets no batch") == 1
+    assert "For epoch 3 iterate over the loader itself" in log.text
+
+
+def test_a_loader_that_is_cycled(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    """itertools.cycle gives the batches of the first epoch again."""
+    loader = loader_of(flat)
+    cycled = itertools.cycle(loader)
+    first = [next(cycled).ids.tolist() for _ in range(len(loader))]
+    assert log.text == ""
+    assert next(cycled).ids.tolist() == first[0]
+    assert "itertools.cycle(loader) keeps all batches" in log.text
+    assert "while True: yield from loader" in log.text
 
 
 def test_labels_that_count_from_1(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
