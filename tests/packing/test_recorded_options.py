@@ -105,12 +105,13 @@ def test_a_source_without_boxes_takes_over_what_it_has(tmp_path: Path) -> None:
     photos(tmp_path / "more/dog")
     grown = fastpipe.add(tmp_path / "more", packed)
     assert grown.added == 8
-    (only_class,) = grown.assumed
+    only_class, copies = grown.assumed
     assert "all images are of the class dog, the only folder" in only_class.text
+    assert copies.text.startswith("copies: 2 images that are added now are in the dataset already")
     table.write_text("path,name\nphotos/3.jpg,dog\n")
     grown = fastpipe.add(table, packed, fields=[], unlisted="drop")
-    assert [str(each) for each in grown.assumed] == [
-        "--label-column name: as the dataset was packed (--label-column VALUE)"
-    ]
+    inherited, copies = map(str, grown.assumed)
+    assert inherited == "--label-column name: as the dataset was packed (--label-column VALUE)"
+    assert copies.startswith("copies: 1 image that is added now is in the dataset already")
     data = fastpipe.open(packed)
     assert data.classes[data["label"][list(data["key"]).index("photos/3.jpg")]] == "dog"

@@ -99,9 +99,7 @@ def test_an_unfinished_pack(flat: Path, copied: Copy) -> None:
     dataset = copied(flat)
     (dataset / DATASET_FILE).unlink()
     (dataset / WORK_FOLDER).mkdir()
-    assert_refused(
-        dataset, dataset, "unfinished pack", "Run the same `fastpipe pack` command again"
-    )
+    assert_refused(dataset, dataset, "unfinished pack", "Run the same `fastpipe pack` command, or")
 
 
 def test_an_unfinished_copy(flat: Path, copied: Copy) -> None:

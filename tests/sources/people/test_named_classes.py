@@ -405,7 +405,9 @@ def test_a_new_class_comes_last(tmp_path: Path) -> None:
     folders(source, ["ant"])
     grown = fastpipe.add(source, tmp_path / "dst")
     assert fastpipe.open(tmp_path / "dst").classes == ["bee", "cow", "ant"]
-    (assumed,) = grown.assumed
+    # The photos of the new class are those of the others.
+    assumed, copies = grown.assumed
+    assert copies.text.startswith("copies: ")
     assert assumed.text.startswith(
         "the class 'ant' is new, and comes last here: it is 2. A fresh pack would sort it"
     )
