@@ -7,18 +7,27 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from fastpipe.arguments import by_single_name, refuse, refusing_unknown
 from fastpipe.dataset.format.layout import JPEG_STORAGE, REJECTED_FILE
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import choice
 from fastpipe.packing.cluster import THREADS, on_ray, session
 from fastpipe.packing.growth import grow
 from fastpipe.packing.growth.choice import SampleChoice
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job import threads
+from fastpipe.packing.job.contradictions import describe_contradictions
 from fastpipe.packing.job.destination import destination_of
-from fastpipe.packing.job.log import log_assumed, log_rejected, log_stray
+from fastpipe.packing.job.log import (
+    log_assumed,
+    log_contradictions,
+    log_rejected,
+    log_stray,
+)
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.shard.options import (
@@ -259,7 +268,11 @@ def pack(
         )
     else:
         summary = threads.pack(source, destination, options, on_progress=on_progress)
+    if isinstance(destination, Path) and not summary.already_packed:
+        contradictions = describe_contradictions(PackedIndex(destination))
+        summary = replace(summary, contradictions=contradictions)
     log_assumed(source, summary.assumed)
+    log_contradictions(source, summary.contradictions)
     log_stray(source, summary.stray)
     log_rejected(source, summary.tally.rejected, f"{destination}/{REJECTED_FILE}")
     return summary

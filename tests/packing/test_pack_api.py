@@ -138,3 +138,25 @@ def test_the_log_names_images_without_a_class(
     assert (
         f"{root}: 1 image without a class or a row is left out, such as beside.jpg" in caplog.text
     )
+
+
+def test_one_picture_in_several_classes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A link to a class folder, or a copy in a second class: a network would learn both."""
+    for name in ("cat", "dog"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(3):
+            data = jpeg_bytes((16, 16), seed=number + 10 * (name == "dog"))
+            (tmp_path / "photos" / name / f"{number}.jpg").write_bytes(data)
+    (tmp_path / "photos/cat/again.jpg").write_bytes((tmp_path / "photos/cat/0.jpg").read_bytes())
+    assert fastpipe.pack(tmp_path / "photos", tmp_path / "sound").contradictions == ""
+    (tmp_path / "photos/kitten").symlink_to(tmp_path / "photos/cat")
+    with caplog.at_level(logging.WARNING, "fastpipe.pack"):
+        text = fastpipe.pack(tmp_path / "photos", tmp_path / "packed").contradictions
+    words = (
+        r"^3 pictures are in the source several times with different labels, such as "
+        rf"cat/(\S+)\.jpg and kitten/\S+\.jpg; .*fastpipe\.duplicates\('{tmp_path}/packed'\)"
+    )
+    assert re.search(words, text), text
+    assert text in caplog.text
+    report = succeeded("pack", tmp_path / "photos", tmp_path / "again")
+    assert "3 pictures are in the source several times with" in " ".join(report.split())

@@ -23,6 +23,12 @@ def log_assumed(source: object, assumed: Iterable[Assumption]) -> None:
         _LOG.warning("%s: assumed %s", source, assumption)
 
 
+def log_contradictions(source: object, contradictions: str) -> None:
+    """Logs that pictures have several labels, if there are any."""
+    if contradictions:
+        _LOG.warning("%s: %s", source, contradictions)
+
+
 def format_rejected(paths: Sequence[str], noun: str = "file") -> str:
     """How many are not packed, such as "2 files and 60 annotations".
 

@@ -30,6 +30,7 @@ class Summary:
         dropped: members of tars that are neither picture nor label, by extension; left out.
         assumed: what the source does not say for sure: how it was read, and the option that settles
             it.
+        contradictions: pictures that have several labels, in a sentence; "": none, or not looked for.
         resumed: shards that an earlier run had finished.
         already_packed: the dataset was there; nothing was done.
         uploaded_bytes: that this run wrote into a bucket.
@@ -42,6 +43,7 @@ class Summary:
     stray: list[str]
     dropped: Mapping[str, int]
     assumed: tuple[Assumption, ...] = ()
+    contradictions: str = ""
     resumed: int = 0
     already_packed: bool = False
     uploaded_bytes: int = 0

@@ -249,6 +249,8 @@ def _add_left_out(table: Table, summary: Summary, *, is_folder: bool) -> None:
         elif has_images and not is_folder:
             text = f"{files} without a row: {names}"
         table.add_row("not packed", text)
+    if summary.contradictions:
+        table.add_row("labels", summary.contradictions)
     if summary.dropped:
         kinds = [
             f"{number:,} {kind}" for kind, number in sorted(summary.dropped.items())
