@@ -6,6 +6,7 @@ The commands show the same in a summary, and hide this log.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
 
 from fastpipe.errors import format_count, in_one_line, readable
@@ -15,12 +16,39 @@ from fastpipe.sources.tables.rows import is_annotation_name
 
 _LOG = logging.getLogger("fastpipe.pack")
 _MAX_REJECTED = 3
+# --name, --name value, --name 'any text', or --name value or other
+_OPTION = re.compile(
+    r"--([a-z][a-z-]*)(?: ('[^']*'|(?!--)[^\s',;()]+)(?: or ([a-z]+)\b)?)?"
+)
 
 
 def log_assumed(source: object, assumed: Iterable[Assumption]) -> None:
-    """Logs what was assumed about a source."""
+    """Logs what was assumed about a source, with the argument of Python that settles it."""
     for assumption in assumed:
-        _LOG.warning("%s: assumed %s", source, assumption)
+        in_python = assumption._replace(option=as_arguments(assumption.option))
+        _LOG.warning("%s: assumed %s", source, in_python)
+
+
+def as_arguments(options: str) -> str:
+    """Options of the command line in a text -> arguments of Python: --first-label 1, first_label=1.
+
+    --field NAME=COLUMN stays: its argument is a dict of all fields.
+    """
+    return _OPTION.sub(_as_argument, options)
+
+
+def _as_argument(option: re.Match[str]) -> str:
+    name, value, other_value = option.groups()
+    if name == "field":
+        return option[0]
+    argument = name.replace("-", "_")
+    if value is None:
+        return f"{argument}=True"
+    if not value.isdecimal() and not value.startswith("'"):
+        value = repr(value)
+    if other_value is None:
+        return f"{argument}={value}"
+    return f"{argument}={value} or {other_value!r}"
 
 
 def log_contradictions(source: object, contradictions: str) -> None:
