@@ -33,13 +33,18 @@ class FieldBatch(dict[str, Any]):
 
     def __missing__(self, key: object) -> NoReturn:
         keys = [str(known) for known in self.keys()]
-        near = did_you_mean(key, keys)
-        advice = near or f". Pass fields={[*keys, str(key)]} to fastpipe.loader"
+        if not isinstance(key, str):
+            advice = f"; it is a dict: write batch[{keys[0]!r}]" if keys else ""
+        else:
+            advice = did_you_mean(key, keys)
+            advice = advice or f". Add {key!r} to fields= of fastpipe.loader"
         raise KeyError(f"the batch has {', '.join(keys)}; got {key!r}{advice}")
 
     def __getattr__(self, name: str) -> NoReturn:
         advice = f"; write batch[{name!r}]" if name in self else ""
-        raise AttributeError(f"a batch of fields is a dict without {name!r}{advice}")
+        raise AttributeError(
+            f"a batch of fields is a dict, and has no attribute {name!r}{advice}"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A file of it needs no fastpipe, and torch.load takes an OrderedDict by default, but no

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -80,8 +81,11 @@ def _identity(data: Dataset) -> dict[str, Any]:
 
 def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
     """Reads a state's order of samples. Raises ConfigError if the state is of another dataset."""
+    hint = ""
+    if isinstance(state, (str, os.PathLike)):
+        hint = "; pass what the file has: torch.load(path)['loader']"
     not_a_state = ConfigError(
-        f"load_state_dict: expected a dictionary from state_dict(), got {reprlib.repr(state)}"
+        f"load_state_dict: expected a dictionary from state_dict(), got {reprlib.repr(state)}{hint}"
     )
     if not isinstance(state, Mapping):
         raise not_a_state

@@ -37,9 +37,10 @@ def test_a_batch_of_a_loader_that_is_unpacked(flat: Path) -> None:
 def test_a_key_that_a_batch_lacks(batch: FieldBatch) -> None:
     with pytest.raises(KeyError, match="the batch has image, label; got 'images'; did you mean 'i"):
         batch["images"]
-    words = r"got 'boxes'. Pass fields=\['image', 'label', 'boxes'\] to fastpipe.loader"
-    with pytest.raises(KeyError, match=words):
+    with pytest.raises(KeyError, match=r"got 'boxes'\. Add 'boxes' to fields= of fastpipe\.loader"):
         batch["boxes"]
+    with pytest.raises(KeyError, match=r"got 0; it is a dict: write batch\['image'\]"):
+        batch[0]  # type: ignore[index]
     assert batch.get("boxes") is None
     with pytest.raises(AttributeError, match=r"write batch\['image'\]"):
         batch.image  # noqa: B018

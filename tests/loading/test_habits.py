@@ -587,6 +587,13 @@ def test_mixing_of_torchvision(flat: Path, torchvision: ModuleType, name: str) -
             loader_of(flat, augment=[module])
 
 
+def test_the_path_of_a_checkpoint_in_place_of_a_state(flat: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"pass what the file has: torch.load\(path\)\['loader'\]"
+    ):
+        loader_of(flat).load_state_dict("checkpoint.pt")  # type: ignore[arg-type]
+
+
 def test_a_checkpoint_in_place_of_the_state_in_it(flat: Path) -> None:
     with loader_of(flat) as loader:
         checkpoint = {"model": {}, "loader": loader.state_dict()}
