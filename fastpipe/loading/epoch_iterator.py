@@ -117,7 +117,7 @@ class EpochIterator:
         batches = self._position.batches
         self._epochs.agreement.check(prefetcher.recipe, batches, is_end=batches > 0)
         self._has_ended = True
-        programs.warn_cycled(self)
+        programs.warn_cycled(self, self._epochs)
         # A program may call next() again after the end; the position has been moved then, and has
         # no batches.
         if self._position.batches:

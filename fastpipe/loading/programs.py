@@ -23,6 +23,10 @@ _LOG = logging.getLogger("fastpipe")
 _DEFAULT_SEED = 42
 _DEFAULT_BATCH_SIZE = 8
 _PERSISTENT = "dataloader_persistent_workers"
+_MAX_LOOKS = 4  # at loaders that itertools.cycle may have
+_looked_at: list[
+    int
+] = []  # ids of the loaders' epochs; an id that comes again costs a look
 _warned: set[str] = set()  # the checks that are done; they are not repeated
 
 
@@ -163,22 +167,32 @@ def warn_used_up(next_epoch: int) -> None:
     )
 
 
-def warn_cycled(iterator: object) -> None:
-    """If itertools.cycle has the iterator, whose first epoch ends.
+def warn_cycled(iterator: object, owner: object) -> None:
+    """If itertools.cycle has the iterator, whose epoch ends.
 
     It has kept all batches, and gives the same ones for ever: no epoch has other crops or another
-    order.
+    order. A look takes some hundredths of a second, so only the first loaders get one.
+
+    `owner`: the epochs of the loader.
     """
-    if "cycled" in _warned:
+    if "cycled" in _warned or _is_looked_at(owner):
         return
-    _warned.add("cycled")
     kinds = [type(referrer) for referrer in gc.get_referrers(iterator)]
     if itertools.cycle in kinds:
+        _warned.add("cycled")
         _LOG.warning(
             "itertools.cycle(loader) keeps all batches of the first epoch in memory, and gives them "
             "again and again, with the same crops in the same order. For batches without an end write "
             "a generator: while True: yield from loader"
         )
+
+
+def _is_looked_at(owner: object) -> bool:
+    """Whether a loader gets no look any more; if it does, this counts as one."""
+    if len(_looked_at) == _MAX_LOOKS or id(owner) in _looked_at:
+        return True
+    _looked_at.append(id(owner))
+    return False
 
 
 def _evidence_of_training() -> str:

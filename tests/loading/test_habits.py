@@ -32,6 +32,7 @@ def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notices, "_warned", set())
     monkeypatch.setattr(description, "_warned", set())
     monkeypatch.setattr(programs, "_warned", {"begun"})
+    monkeypatch.setattr(programs, "_looked_at", [])
 
 
 @pytest.fixture
@@ -300,6 +301,8 @@ def test_an_iterator_that_is_used_for_several_epochs(
 
 def test_a_loader_that_is_cycled(flat: Path, log: pytest.LogCaptureFixture) -> None:
     """itertools.cycle gives the batches of the first epoch again."""
+    for _ in loader_of(flat, train=False):
+        pass
     loader = loader_of(flat)
     cycled = itertools.cycle(loader)
     first = [next(cycled).ids.tolist() for _ in range(len(loader))]
