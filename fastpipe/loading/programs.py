@@ -24,9 +24,8 @@ _DEFAULT_SEED = 42
 _DEFAULT_BATCH_SIZE = 8
 _PERSISTENT = "dataloader_persistent_workers"
 _MAX_LOOKS = 4  # at loaders that itertools.cycle may have
-_looked_at: list[
-    int
-] = []  # ids of the loaders' epochs; an id that comes again costs a look
+# Ids of the epochs of loaders that were looked at. If an id comes again, a look is missed.
+_looked_at: list[int] = []
 _warned: set[str] = set()  # the checks that are done; they are not repeated
 
 
