@@ -181,7 +181,28 @@ def parse_moments(mean: object, std: object) -> tuple[Moments | None, Moments | 
             f"mean and std: expected values for pixels in [0, 1], got {mean!r} and {std!r}; divide "
             "values for bytes by 255"
         )
+    if _are_exchanged(_numbers(means), _numbers(stds)):
+        raise ConfigError(
+            f"mean and std: got mean={mean!r} and std={std!r}, and no pixels in [0, 1] of this mean "
+            f"spread so far. They look exchanged: pass mean={std!r}, std={mean!r}"
+        )
     return means, stds
+
+
+def _are_exchanged(means: tuple[float, ...], stds: tuple[float, ...]) -> bool:
+    """Whether pixels in [0, 1] cannot have these moments, and could have them exchanged."""
+    pairs = list(zip(means, stds, strict=False))
+    are_possible = all(_can_spread(mean, std) for mean, std in pairs)
+    would_be_possible = all(_can_spread(std, mean) for mean, std in pairs)
+    return not are_possible and would_be_possible and min(means) > 0
+
+
+def _can_spread(mean: float, std: float) -> bool:
+    """Whether numbers in [0, 1] of this mean can have this standard deviation.
+
+    They spread most if they are 0 and 1 alone: Bhatia and Davis, 2000.
+    """
+    return 0 <= mean <= 1 and std**2 <= mean * (1 - mean)
 
 
 def _numbers(moment: Moments) -> tuple[float, ...]:

@@ -176,6 +176,8 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: Augment(std=0), "std: expected numbers above 0, got 0"),
     (lambda: Augment(std=(1, 1, 0)), "std: expected numbers above 0"),
     (lambda: Augment(mean=(123.7, 116.3, 103.5)), "divide values for bytes by 255"),
+    (lambda: Augment(mean=IMAGENET_STD, std=IMAGENET_MEAN), "They look exchanged"),
+    (lambda: Augment(mean=0.2686, std=0.4815), "pass mean=0.4815, std=0.2686"),
     (lambda: Augment(erasing=1.5), "erasing: expected a number from 0 to 1, got 1.5"),
     (lambda: Augment(mixup=-1), "mixup: expected a number at least 0, got -1"),
     (lambda: Augment(cutmix=float("inf")), "cutmix: expected a number"),
@@ -284,3 +286,11 @@ def test_two_views_of_the_same_images_differ() -> None:
         assert torch.equal(
             augment(images, batch=3, samples=samples), again(images, batch=3, samples=samples)
         )
+
+
+@pytest.mark.parametrize(
+    "moments", [(0.5, 0.5), (0, 1), (0.1307, 0.3081), (0.4815, 0.2686), (0.5, 1), (0.9, 0.35)]
+)
+def test_usual_moments_are_not_taken_for_exchanged_ones(moments: tuple[float, float]) -> None:
+    mean, std = moments
+    assert Augment(mean=mean, std=std).std == std
