@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 
 from fastpipe.arguments import refusing_unknown
-from fastpipe.errors import ConfigError, choice
+from fastpipe.errors import ConfigError, choice, whole
+from fastpipe.plan.crops import MAX_OUTPUT_PIXELS
 
 
 class GridAggregator:
@@ -22,7 +23,11 @@ class GridAggregator:
 
     Args:
         window: how patches count where they overlap: "mean": equally. "hann": less towards their
-            edges, so that no seams are seen.
+            edges, so that seams are hardly seen.
+        margin: so many pixels at each edge of a patch do not count, where another patch has them: a
+            model that pads sees less of the image there. With half of its receptive field the whole
+            is what the model makes of the whole image. Patches have to overlap by twice as much:
+            Grid(stride=size - 2 * margin) at most. At the edges of the image all outputs count.
 
     Attributes:
         FIELDS: the names in `fields=` of the loader that an aggregator needs, beside "image".
@@ -44,8 +49,9 @@ class GridAggregator:
     FIELDS = ("id", "valid", "patch", "crop_box", "mirrored", "original_size")
 
     @refusing_unknown("fastpipe.GridAggregator")
-    def __init__(self, window: str = "mean") -> None:
+    def __init__(self, window: str = "mean", margin: int = 0) -> None:
         self._window = choice("window", window, ("mean", "hann"))
+        self._margin = whole("margin", margin, least=0, most=MAX_OUTPUT_PIXELS)
         self._images: dict[int, _WeightedSum] = {}  # by number of the sample
 
     def add(
@@ -55,13 +61,14 @@ class GridAggregator:
 
         Args:
             outputs: (N, C, h, w) of a floating dtype, on any device. h and w are the size of a
-                patch, or a fraction of it: a quarter for a model with stride 4.
+                patch, a whole part of it, such as a quarter for a model with stride 4, or a
+                multiple.
             batch: of a loader with crop=fastpipe.Grid(...) and the fields of FIELDS.
 
         Returns:
-            For each image whose last patch has come, its number in the dataset, and (C, H, W) of
-            the outputs' dtype. H and W are the image's height and width, or that fraction of them,
-            rounded up.
+            For each image whose last patch has come, its number in the dataset, which is its "id"
+            in the batch, and (C, H, W) of the outputs' dtype. H and W are the image's height and
+            width, or that part of them, rounded up.
 
         Raises:
             ConfigError: a field is missing, the shapes do not fit each other, or a patch begins
@@ -82,10 +89,19 @@ class GridAggregator:
                 image = _WeightedSum(outputs[row], shape)
                 self._images[patch.image] = image
             output = outputs[row].flip(2) if patch.mirrored else outputs[row]
-            image.add(output, weights, _find_place(patch, scale))
+            counted = weights
+            if self._margin:
+                counted = weights * _inside_margin(patch, weights, self._margin, scale)
+            image.add(output, counted, _find_place(patch, scale))
             image.patches.add(patch.number)
             if len(image.patches) == patch.patch_count:
                 del self._images[patch.image]
+                if self._margin and not image.is_covered():
+                    raise ConfigError(
+                        f"GridAggregator: with margin={self._margin} no patch has some of the "
+                        "pixels; let patches overlap by twice the margin: "
+                        "fastpipe.Grid(stride=size - 2 * margin)"
+                    )
                 complete.append((patch.image, image.mean()))
         return complete
 
@@ -119,7 +135,7 @@ def _list_patches(batch: Mapping[str, Any]) -> list[_Patch]:
     return patches
 
 
-def _check(outputs: torch.Tensor, batch: Mapping[str, Any]) -> None:
+def _check(outputs: Any, batch: Mapping[str, Any]) -> None:
     missing = [name for name in GridAggregator.FIELDS if name not in batch]
     if missing:
         raise ConfigError(
@@ -127,6 +143,11 @@ def _check(outputs: torch.Tensor, batch: Mapping[str, Any]) -> None:
             'fields=("image", *fastpipe.GridAggregator.FIELDS) to the loader'
         )
     count = len(batch["id"])
+    if not isinstance(outputs, torch.Tensor):
+        raise ConfigError(
+            f"GridAggregator: expected a tensor of outputs (N, C, height, width), got a "
+            f"{type(outputs).__name__}; use one aggregator for each output of the model"
+        )
     if outputs.ndim != 4 or len(outputs) != count:
         raise ConfigError(
             f"GridAggregator: expected outputs (N, C, height, width) for the {count} patches of "
@@ -149,7 +170,35 @@ def _find_scale(outputs: torch.Tensor, patch: _Patch) -> float:
             f"GridAggregator: expected outputs with the ratio of the patches, {right - left:g} x "
             f"{bottom - top:g} pixels, got {width} x {height}"
         )
+    factor = max(scale, 1 / scale)
+    if abs(factor - round(factor)) > 1e-3:
+        raise ConfigError(
+            f"GridAggregator: outputs of {width} x {height} are no whole part of patches of "
+            f"{right - left:g} x {bottom - top:g} pixels. Does the model cut the edges off? Pad its "
+            "convolutions (padding='same') and pass GridAggregator(margin=...), which leaves the "
+            "outputs at the edges of patches out; or resize the outputs to the patches"
+        )
     return scale
+
+
+def _inside_margin(
+    patch: _Patch, weights: torch.Tensor, margin: int, scale: float
+) -> torch.Tensor:
+    """(h, w) 1 for the outputs of a patch that count, 0 for those at its edges.
+
+    Edges of the image have no margin.
+    """
+    left, top, right, bottom = patch.crop_box
+    height, width = patch.original_size
+    trimmed = math.ceil(margin * scale)
+    inside = torch.zeros_like(weights)
+    rows, columns = weights.shape
+    first_row = trimmed if top > 0 else 0
+    first_column = trimmed if left > 0 else 0
+    end_row = rows - trimmed if bottom < height else rows
+    end_column = columns - trimmed if right < width else columns
+    inside[first_row:end_row, first_column:end_column] = 1
+    return inside
 
 
 def _find_place(patch: _Patch, scale: float) -> tuple[int, int]:
@@ -219,6 +268,10 @@ class _WeightedSum:
         visible = output[:, :height, :width]
         self._sum[:, rows, columns] += visible * weights
         self._weights[rows, columns] += weights
+
+    def is_covered(self) -> bool:
+        """Whether each output of the whole has one of a patch."""
+        return bool((self._weights > 0).all())
 
     def mean(self) -> torch.Tensor:
         return (self._sum / self._weights).to(self._dtype)

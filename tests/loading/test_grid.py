@@ -300,3 +300,42 @@ def test_what_does_not_go_with_a_grid(images: Path) -> None:
             loader.set_size(16)
     with pytest.raises(ConfigError, match="patch"):
         fastpipe.loader(images, 4, size=16, fields=("image", "patch"))
+
+
+def smoothed(images: torch.Tensor) -> torch.Tensor:
+    """A model that sees 3 pixels in each direction, and zeros beyond the edges."""
+    kernel = torch.ones(3, 1, 7, 7) / 49
+    return torch.nn.functional.conv2d(images.float(), kernel, padding=3, groups=3)
+
+
+@pytest.mark.parametrize("window", ["mean", "hann"])
+def test_with_a_margin_the_whole_is_that_of_the_whole_image(images: Path, window: str) -> None:
+    dataset = fastpipe.open(images)
+    aggregator = fastpipe.GridAggregator(window, margin=3)
+    count = 0
+    with grid_loader(images, crop=fastpipe.Grid(stride=26)) as loader:
+        for batch in loader:
+            for number, whole in aggregator.add(smoothed(batch["image"]), batch):
+                image = dataset[number][0]
+                if min(image.shape[1:]) >= 32:  # smaller ones are padded with the loader's fill
+                    expected = smoothed(image[None])[0]
+                    torch.testing.assert_close(whole, expected, atol=1e-3, rtol=0)
+                    count += 1
+    assert count > 5
+
+
+def test_a_margin_that_leaves_gaps_and_outputs_without_edges(images: Path) -> None:
+    aggregator = fastpipe.GridAggregator(margin=3)
+    with (
+        grid_loader(images, crop=fastpipe.Grid(stride=30)) as loader,
+        pytest.raises(ConfigError, match=r"with margin=3 no patch has some of the pixels"),
+    ):
+        for batch in loader:
+            aggregator.add(batch["image"].float(), batch)
+    with grid_loader(images) as loader:
+        batch = next(iter(loader))
+    cut = torch.nn.functional.avg_pool2d(batch["image"].float(), 7, stride=1)
+    with pytest.raises(ConfigError, match=r"26 x 26 are no whole part of patches of 32 x 32"):
+        fastpipe.GridAggregator().add(cut, batch)
+    with pytest.raises(ConfigError, match="use one aggregator for each output"):
+        fastpipe.GridAggregator().add((cut, cut), batch)  # type: ignore[arg-type]
