@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from fastpipe.plan.arrays import Arrays as Arrays
     from fastpipe.plan.buckets import Buckets as Buckets
     from fastpipe.plan.crops import CenterCrop as CenterCrop
+    from fastpipe.plan.crops import CropAt as CropAt
     from fastpipe.plan.crops import FiveCrop as FiveCrop
     from fastpipe.plan.crops import Grid as Grid
     from fastpipe.plan.crops import Letterbox as Letterbox
@@ -102,7 +103,8 @@ _NAMES = {
     "plan.maps": "Maps",
     "plan.native": "Native",
     "plan.patches": "Patches",
-    "plan.crops": "CenterCrop FiveCrop Grid Letterbox RandomCrop RandomResizedCrop Resize TenCrop",
+    "plan.crops": "CenterCrop CropAt FiveCrop Grid Letterbox RandomCrop RandomResizedCrop Resize "
+    "TenCrop",
     "plan.picture_lists": "Images",
     "plan.placed": "Boxes Points",
     "plan.texts": "Text",

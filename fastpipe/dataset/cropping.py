@@ -20,7 +20,7 @@ from fastpipe.errors import ConfigError, flag, whole
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops, names_of_rows, plan_crops
 from fastpipe.plan.crop_options import parse_crop, parse_flip_probability
-from fastpipe.plan.crops import Grid, TenCrop, parse_size
+from fastpipe.plan.crops import Crop, TenCrop, parse_size
 from fastpipe.plan.draws import Stream, key, uniform
 
 _NO_EPOCH = -1
@@ -58,11 +58,7 @@ class Cropping:
     ) -> None:
         self.size = parse_size(size)
         self.crop = parse_crop(crop, self.size, train=train)
-        if isinstance(self.crop, Grid):
-            raise ConfigError(
-                "crop: Grid gives as many patches as an image has room for; pass it to "
-                "fastpipe.loader(..., crop=fastpipe.Grid())"
-            )
+        _check_single(self.crop)
         self._flip = parse_flip_probability(hflip, train=train)
         self._seed = whole("seed", seed, least=0, most=2**64 - 1)
         # Whether pictures are never decoded at a reduced size.
@@ -155,3 +151,19 @@ class Cropping:
     def __repr__(self) -> str:
         flip = f", hflip={self._flip}" if self.mirrors else ""
         return f"crop={self.crop!r}, size={self.size}{flip}"
+
+
+def _check_single(crop: Crop) -> None:
+    """Raises ConfigError for a crop that only the batches of a loader can have."""
+    name = type(crop).__name__
+    if crop.is_per_part:
+        raise ConfigError(
+            f"crop: {name} gives as many rows as an image has parts; pass it to "
+            f"fastpipe.loader(..., crop=fastpipe.{name}())"
+        )
+    if crop.objects_field is not None:
+        raise ConfigError(
+            f"crop: {name}(where={crop.objects_field!r}) needs the boxes of a dataset, and single "
+            "samples are cropped without them. Pass it to fastpipe.loader(..., crop=), or leave "
+            "where out"
+        )

@@ -194,10 +194,10 @@ class Engine:
     def submit_patches(
         self, plan: BatchPlan, images: Pixels, *, exact: bool
     ) -> list[tuple[Job | FetchedJob, NDArray[np.intp]]]:
-        """Begins a batch of patches of a Grid; the arguments are those of `submit`.
+        """Begins a batch of parts of images; the arguments are those of `submit`.
 
-        Patches of one image that follow one another are read and decoded together, as many as leave
-        work for each thread.
+        Patches of a Grid, or objects, of one image that follow one another are read and decoded
+        together, as many as leave work for each thread.
 
         Returns:
             Jobs, and of each the first row of the batch for each of its images.

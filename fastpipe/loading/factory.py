@@ -28,8 +28,8 @@ from fastpipe.loading import notices
 from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.classes import warn_of_other_classes
-from fastpipe.loading.grid_patches import sampling_of_grid
 from fastpipe.loading.loader import Loader
+from fastpipe.loading.objects import names_of_labels, open_objects
 from fastpipe.loading.options import (
     View,
     asks_for_images,
@@ -37,6 +37,7 @@ from fastpipe.loading.options import (
     make_field_reader,
     recipe_with_views,
 )
+from fastpipe.loading.parts_of_images import sampling_of_parts
 from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
@@ -53,7 +54,7 @@ from fastpipe.plan.crop_options import (
     parse_flip_probability,
     parse_whole_images,
 )
-from fastpipe.plan.crops import Crop, Grid
+from fastpipe.plan.crops import Crop
 from fastpipe.plan.epoch import check_image_sizes
 from fastpipe.plan.maps import Maps
 from fastpipe.plan.option_conflicts import conflict_error
@@ -136,7 +137,8 @@ def loader(
             CenterCrop, in shard order, every sample. Ranks have the same number of rows:
             `batch.valid` is False for those that repeat a sample.
         crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize
-            or Letterbox; or several, for evaluation: FiveCrop, TenCrop. None: `train` decides.
+            or Letterbox; or several, for evaluation: FiveCrop, TenCrop; or all parts of each image, a
+            row each: Grid (patches), CropAt (objects). None: `train` decides.
         views: several views of each image, as SimCLR and DINO need them: a number, or fastpipe.View
             objects. Images are then a list by view. None: one view, and no list.
         hflip: mirror images left to right: True (half of them), False, or a probability; None:
@@ -305,16 +307,19 @@ def loader(
         recipe, augments = recipe_with_views(views, recipe, augmentation, train=train)
     if not with_images and any(augment is not None for augment in augments):
         raise conflict_error("augment + fields without images")
+    recipe = replace(recipe, objects=open_objects(dataset, recipe))
     sampling = parse_sampler(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
-    if isinstance(recipe.crop, Grid):
+    has_labelled_objects = names_of_labels(dataset.index, recipe.crop) is not None
+    if recipe.crop.is_per_part:
         order_options = {
             "sampler": sampler,
             "epoch_size": epoch_size,
             "partition": partition,
             "on_error": on_error,
         }
-        sampling = sampling_of_grid(recipe, order_options)
-    check_together(dataset, recipe, augments, form, labelled=sampling.labelled)
+        sampling = sampling_of_parts(recipe, order_options)
+    labelled = sampling.labelled or has_labelled_objects
+    check_together(dataset, recipe, augments, form, labelled=labelled)
     if sampling.ordered and shuffle:
         raise conflict_error("shuffle + ordered sampler", type(sampler).__name__)
     if buckets is not None and sampling.by_class is not None:
@@ -393,7 +398,7 @@ def loader(
     )
     if buckets is not None:
         notices.warn_small_area(buckets)
-    if fields is None:
+    if fields is None and not has_labelled_objects:
         notices.warn_no_labels(dataset)
         notices.warn_some_without_label(dataset)
     return new_loader

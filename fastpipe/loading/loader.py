@@ -21,13 +21,14 @@ from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.dataloader_attributes import DataLoaderAttributes
 from fastpipe.loading.epoch_iterator import EpochIterator
 from fastpipe.loading.epoch_sequence import EpochSequence
+from fastpipe.loading.objects import names_of_labels
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.state import make_state, parse_order, parse_position
 from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.loading.unknown_arguments import describe_reading, describe_setting
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import parse_crop
-from fastpipe.plan.crops import Grid, parse_size
+from fastpipe.plan.crops import parse_size
 from fastpipe.plan.epoch import check_image_sizes
 from fastpipe.plan.native import Native
 from fastpipe.plan.option_conflicts import conflict_error
@@ -150,13 +151,15 @@ class Loader(DataLoaderAttributes):
 
     @property
     def classes(self) -> list[str]:
-        """Class names; a label is a position in it.
+        """Class names; a label is a position in it. With CropAt and boxes that have labels, those of
+        the boxes.
 
         Example:
             >>> fastpipe.loader("data/train", batch_size=8).classes
             ['cat', 'dog']
         """
-        return self._data.classes
+        names = names_of_labels(self._data.index, self.recipe.crop)
+        return self._data.classes if names is None else names
 
     def __repr__(self) -> str:
         recipe = self.recipe
@@ -235,8 +238,8 @@ class Loader(DataLoaderAttributes):
         recipe = self.recipe
         if isinstance(recipe.crop, WholeImages):
             raise conflict_error("whole images + other sizes", f"set_size({size!r})")
-        if isinstance(recipe.crop, Grid):
-            raise conflict_error("grid + other crops", f"set_size({size!r})")
+        if recipe.crop.is_per_part:
+            raise conflict_error("parts + other crops", f"set_size({size!r})")
         if recipe.sizes is not None:
             source = "a function, size=" if recipe.sizes.schedule else "size_choices="
             raise ConfigError(
@@ -382,10 +385,13 @@ def make_transfer(
 ) -> Transfer:
     """The way to the device of batches that `maker` makes by this recipe."""
     seeds = [view.seed for view in recipe.views]
+    names = names_of_labels(maker.index, recipe.crop)
+    if names is None:
+        names = maker.index.classes
     return Transfer(
         stream,
         list(zip(augments, seeds, strict=True)),
-        classes=len(maker.index.classes),
+        classes=len(names),
         stats=maker.stats,
         watchdog=maker.watchdog,
     )

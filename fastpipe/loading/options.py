@@ -31,7 +31,7 @@ from fastpipe.plan.crop_options import (
     parse_crop,
     parse_flip_probability,
 )
-from fastpipe.plan.crops import Crop, FiveCrop, Grid, TenCrop, parse_size
+from fastpipe.plan.crops import Crop, FiveCrop, TenCrop, parse_size
 from fastpipe.plan.maps import Maps
 from fastpipe.plan.native import Native
 from fastpipe.plan.option_conflicts import conflict_error
@@ -137,8 +137,8 @@ def _crop_of_view(
         crop = parse_crop(own_crop, size or recipe.size, train=train)
     if crop.rows > 1:
         raise conflict_error("views + several crops", type(crop).__name__)
-    if isinstance(crop, Grid):
-        raise conflict_error("grid + other crops", repr(view))
+    if crop.is_per_part:
+        raise conflict_error("parts + other crops", repr(view))
     return crop
 
 
@@ -203,7 +203,7 @@ def make_field_reader(
         loader_fields += ("image_size",)
     elif isinstance(recipe.crop, Patches):
         loader_fields += recipe.crop.fact_names
-    elif isinstance(recipe.crop, Grid):
+    elif recipe.crop.is_per_part:
         loader_fields += ("patch",)
     if first is not None and first.mixers:
         loader_fields += MIXING_FIELDS
@@ -240,8 +240,8 @@ def make_field_reader(
             raise conflict_error("patches + pictures", ", ".join(unpatched))
     if pads and "images" in kinds.values():
         raise conflict_error("buckets + lists of pictures")
-    if isinstance(recipe.crop, Grid) and "images" in kinds.values():
-        raise conflict_error("grid + other crops", "a field of kind images")
+    if recipe.crop.is_per_part and "images" in kinds.values():
+        raise conflict_error("parts + other crops", "a field of kind images")
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
             if directions and augment.moving_parts:

@@ -11,17 +11,19 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.arrays import Bools, Float64s, Int64s
+from fastpipe.dataset.format.columns import Ragged
 from fastpipe.errors import ConfigError
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import (
     CenterCrop,
     Crop,
+    CropAt,
     FiveCrop,
     Grid,
     Letterbox,
@@ -44,6 +46,12 @@ from fastpipe.plan.draws import (
     up_to,
 )
 from fastpipe.plan.native import Native
+from fastpipe.plan.objects import (
+    boxes_of_rows,
+    cut_boxes,
+    draw_middles,
+    pixels_around,
+)
 from fastpipe.plan.patches import Patches, PatchLayout
 from fastpipe.plan.whole_images import WholeImages
 
@@ -72,7 +80,8 @@ class Crops:
     row_sizes: Int64s | None = None
     # How the rows are cut into patches; None: they are not.
     layout: PatchLayout | None = None
-    # (n, 2) the number of each patch of a Grid in its image, and how many patches the image has.
+    # (n, 2) the number of each patch of a Grid in its image, and how many patches the image has; the
+    # same of the boxes of CropAt.
     patches: Int64s | None = None
 
     def size_of_row(self, row: int) -> Size:
@@ -135,6 +144,7 @@ def plan_crops(
     samples: Int64s,
     flips: Bools | None = None,
     patches: Int64s | None = None,
+    objects: Ragged | None = None,
     name: Callable[[int], str] = lambda image: f"picture {image} of these",
 ) -> Crops:
     """Plans the crops of n images: crop.rows for each, one image after the other.
@@ -145,7 +155,8 @@ def plan_crops(
         widths, heights: (n,) of the images, at least 1.
         seed, epoch, samples: names of the draws; samples is (n,).
         flips: (n,) which images are mirrored; needed by Buckets.
-        patches: (n, 2) of Crops; needed by Grid.
+        patches: (n, 2) of Crops; needed by Grid and CropAt.
+        objects: the boxes of the images, of the field that the crop names; needed by CropAt.
         name: position of an image -> its name, for the error.
 
     Raises:
@@ -169,6 +180,11 @@ def plan_crops(
             room = np.repeat(canvas.room, crop.count, axis=0)
             names = names_of_rows(crop, samples)
             left_top = _draw_left_top(room, seed, epoch, names)
+            if objects is not None:
+                around = _draw_around(
+                    objects, canvas, crop.count, size, seed, epoch, names
+                )
+                left_top[around.rows] = around.left_top
             return _crops_of_canvas(crop, size, canvas, left_top)
         case Buckets() if crop.covers:
             canvas = canvas_of(crop, size, widths, heights)
@@ -193,6 +209,19 @@ def plan_crops(
             left_top = crop.left_tops(patches[:, 0], canvas.pictures, size)
             crops = _crops_of_canvas(crop, size, canvas, left_top)
             return replace(crops, patches=patches)
+        case CropAt():
+            assert patches is not None
+            assert objects is not None
+            pictures = np.stack([widths, heights], axis=1)
+            boxes_of_images = boxes_of_rows(objects, patches[:, 0])
+            cut = cut_boxes(crop, boxes_of_images, pictures)
+            return Crops(
+                boxes=cut,
+                bounds=pixels_around(cut),
+                size=size,
+                rendering=crop.rendering,
+                patches=patches,
+            )
         case Native():
             pictures = np.stack([widths, heights], axis=1)
             crops = crops_at(_whole_images(pictures), crop, size)
@@ -227,6 +256,47 @@ def _draw_left_top(room: Int64s, seed: int, epoch: int, samples: Int64s) -> Int6
     x = uniform(key(seed, epoch, Stream.CROP_X), samples)
     y = uniform(key(seed, epoch, Stream.CROP_Y), samples)
     return up_to(np.stack([x, y], axis=1), room)
+
+
+class _Around(NamedTuple):
+    """Crops around objects."""
+
+    rows: Int64s  # (m,) the rows whose image has objects
+    left_top: Int64s  # (m, 2) x and y, in pixels of the canvas
+
+
+def _draw_around(
+    objects: Ragged,
+    canvas: Canvas,
+    count: int,
+    size: Size,
+    seed: int,
+    epoch: int,
+    names: Int64s,
+) -> _Around:
+    """Crops that have the middle of an object in them, of the images that have objects.
+
+    Args:
+        objects, canvas: of n images.
+        count: rows of each image.
+        size: (height, width) of the rows.
+        seed, epoch, names: names of the draws; names is (n * count,).
+    """
+    draws = uniform(key(seed, epoch, Stream.OBJECT), names)
+    rows, middles = draw_middles(objects, draws)
+    images = rows // count
+    # The middles, first in pixels of the image and then of the canvas.
+    scales = canvas.resized[images] / canvas.pictures[images]
+    middles = middles * scales + canvas.before[images]
+    room = canvas.room[images]
+    # A middle at the right edge of the canvas lies in its last pixel.
+    output = np.array(size[::-1])
+    last_pixels = room + output - 1
+    pixels = np.minimum(np.floor(middles).astype(np.int64), last_pixels)
+    # Each pixel of the crop is as likely to have the middle in it.
+    most = np.broadcast_to(output - 1, room.shape)
+    places = _draw_left_top(most, seed, epoch, names[rows])
+    return _Around(rows, np.clip(pixels - places, 0, room))
 
 
 def _centre(room: Int64s) -> Int64s:
@@ -340,7 +410,7 @@ def canvas_of(
         case Grid():
             after = np.maximum(output - pictures, 0)
         case (
-            RandomResizedCrop() | Resize() | Native() | Patches()
+            RandomResizedCrop() | Resize() | CropAt() | Native() | Patches()
         ):  # cut out of the image as it is
             pass
         case _:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.pixel_form import PixelForm
-from fastpipe.errors import ConfigError, choice, flag, pair, whole
+from fastpipe.errors import ConfigError, choice, flag, pair, positive, whole
 
 Size = tuple[int, int]  # (height, width) in pixels
 
@@ -79,11 +79,18 @@ class BaseCrop:
     is_random = False  # each epoch has other crops
     may_be_reduced = False  # True: the image may be decoded at a fraction of its size
     has_own_sizes = False  # True: each row has a size that follows from its image
+    # True: a row of a batch is one of the parts of its image, which may have any number of them.
+    is_per_part = False
 
     @property
     def rows(self) -> int:
         """Rows of each image in a batch."""
         return 1
+
+    @property
+    def objects_field(self) -> str | None:
+        """The field of boxes that decides where images are cut; None: no field does."""
+        return None
 
     @property
     def budget(self) -> int | None:
@@ -292,6 +299,9 @@ class RandomCrop(PaddedCrop, ResizedCrop):
         padding_mode: "constant", "edge" (the pixel at the edge), "reflect" (mirrored, the edge
             once) or "symmetric" (mirrored, the edge twice).
         count: parts of each image. Each is mirrored and augmented by draws of its own.
+        where: the name of a field of boxes: each part has the middle of one of the sample's boxes in
+            it, at any place. Which box is drawn for each part. Of a sample without boxes, parts are
+            anywhere. None: all parts are anywhere.
         interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
 
     Example:
@@ -306,6 +316,7 @@ class RandomCrop(PaddedCrop, ResizedCrop):
     padding: int | tuple[int, ...] = 0
     pad_if_needed: bool = False
     count: int = 1
+    where: str | None = None
 
     is_random = True
 
@@ -327,6 +338,8 @@ class RandomCrop(PaddedCrop, ResizedCrop):
         object.__setattr__(self, "padding", padding * (4 // len(parts)))
         flag("pad_if_needed", self.pad_if_needed)
         whole("count", self.count, least=1, most=MAX_CROPS)
+        if self.where is not None:
+            check_field_name("RandomCrop(where=)", self.where)
 
         assert isinstance(self.fill, tuple)
         has_colour = self.fill[:3] != (0, 0, 0)
@@ -346,6 +359,10 @@ class RandomCrop(PaddedCrop, ResizedCrop):
     @property
     def rows(self) -> int:
         return self.count
+
+    @property
+    def objects_field(self) -> str | None:
+        return self.where
 
     @property
     def pads(self) -> bool:
@@ -453,6 +470,8 @@ class Grid(PaddedCrop):
 
     stride: int | Size | None = None
 
+    is_per_part = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.stride is not None:
@@ -493,6 +512,65 @@ class Grid(PaddedCrop):
         return left_tops
 
 
+@dataclass(frozen=True, kw_only=True)
+class CropAt(BaseCrop):
+    """The objects of each image: the part at each of its boxes, resized to the output's size.
+
+    Each row of a batch is an object, and `batch_size` counts objects. An epoch has each box of each
+    image once, and no image without boxes. The objects of one image follow one another, with
+    shuffle=True in random order. Of each object only the tiles that it touches are decoded, and
+    pixels outside its part of the image have no influence.
+
+    If the field has labels, the label of a row is that of its box, a number of
+    data.fields[name].names; else it is the label of the sample. "patch" in fields= has the number
+    of each box in its image and how many the image has, (N, 2) int64; "id" says which image,
+    "crop_box" which part of it. The parts lie inside the image: one that a larger `scale` or
+    `square` moves beyond the edge is shifted back, or cut off where it is larger than the image.
+    It has at least one pixel on each side.
+
+    Args:
+        name: of a field of boxes.
+        scale: sides of the part for one of the box, around its middle: 1.2 is a fifth more.
+        square: True: the box becomes a square first, by its longer side, so that the object keeps its
+            aspect ratio in a square output.
+        interpolation, antialias, mask_fill: see RandomResizedCrop.
+
+    Example:
+        >>> crop = fastpipe.CropAt("boxes", scale=1.2, square=True)
+        >>> loader = fastpipe.loader("data/objects", batch_size=8, size=32, crop=crop)
+        >>> images, labels = next(iter(loader))
+        >>> images.shape, labels.shape
+        (torch.Size([8, 3, 32, 32]), torch.Size([8]))
+    """
+
+    name: str = field(default="boxes", kw_only=False)
+    scale: float = 1.0
+    square: bool = False
+
+    is_per_part = True
+
+    def __new__(cls, name: object = "boxes", **options: object) -> Self:
+        return super().__new__(cls, **options)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_field_name("CropAt", self.name)
+        positive("CropAt(scale=)", self.scale)
+        flag("CropAt(square=)", self.square)
+
+    @property
+    def objects_field(self) -> str:
+        return self.name
+
+
+def check_field_name(option: str, name: object) -> None:
+    """Raises ConfigError if the value of an option is not the name of a field."""
+    if not isinstance(name, str):
+        raise ConfigError(
+            f'{option}: expected the name of a field of boxes, such as "boxes", got {name!r}'
+        )
+
+
 Crop = (
     RandomResizedCrop
     | RandomCrop
@@ -502,6 +580,7 @@ Crop = (
     | FiveCrop
     | TenCrop
     | Grid
+    | CropAt
 )
 
 

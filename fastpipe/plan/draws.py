@@ -84,6 +84,7 @@ class Stream(IntEnum):
     PREPARE = 195  # seeds for the program's own draws
     PICTURE = 196  # of a list: by its number, without seed and epoch
     CROP_OF_IMAGE = 197  # one of several: by its number, without seed and epoch
+    OBJECT = 198  # the box that a crop is around
 
 
 def mix(value: Uint64s) -> Uint64s:

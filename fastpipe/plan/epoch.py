@@ -6,7 +6,7 @@ or timing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastpipe.arrays import Bools, Int64s, Records
+from fastpipe.dataset.format.columns import Ragged
 from fastpipe.dataset.format.parts import parts_of
 from fastpipe.errors import FastpipeError
 from fastpipe.plan.batch import BatchPlan
@@ -34,12 +35,13 @@ from fastpipe.plan.crop_boxes import (
     plan_crops,
     random_resized,
 )
-from fastpipe.plan.crops import Grid, RandomCrop, RandomResizedCrop
+from fastpipe.plan.crops import CropAt, RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Stream, bits, key, keys, uniform, up_to
 from fastpipe.plan.epoch_batches import make_batches
 from fastpipe.plan.epoch_rows import ids_of_pass
+from fastpipe.plan.objects import labels_of_rows
 from fastpipe.plan.patches import Patches
-from fastpipe.plan.picks import GridPatches
+from fastpipe.plan.picks import PartsOfImages
 from fastpipe.plan.picture_sizes import picture_sizes, sides_of
 from fastpipe.plan.recipe import Recipe, Size
 
@@ -274,6 +276,7 @@ class EpochPlan:
             plan.valid[samples],
             names,
             [view.crops.size for view in plan.views],
+            objects={},  # boxes lie on the image of a sample, and not on those of its lists
         )
 
     def _size_of(self, number: int) -> Size:
@@ -294,6 +297,7 @@ class EpochPlan:
             valid,
             names,
             [view.size or size for view in self.recipe.views],
+            self._objects_of(ids),
         )
 
     def _plan_views(
@@ -304,8 +308,12 @@ class EpochPlan:
         valid: Bools,
         names: Int64s,
         sizes: Sequence[Size],
+        objects: Mapping[str, Ragged],
     ) -> BatchPlan:
-        """The plan of n pictures in all views; `sizes` has the size of each view."""
+        """The plan of n pictures in all views.
+
+        `sizes` has the size of each view, and `objects` the boxes of the pictures, by field.
+        """
         content = self._content
         views = self.recipe.views
         widths, heights = sides_of(records)
@@ -313,8 +321,12 @@ class EpochPlan:
         flip_keys = keys(seeds, self.epoch, Stream.FLIP)
         flip_draws = uniform(flip_keys[:, None], names)  # (views, n)
         patches = None
-        if isinstance(self.recipe.crop, Grid):
+        crop = self.recipe.crop
+        if crop.is_per_part:
             patches = self._patches_of(names)
+            if isinstance(crop, CropAt):
+                boxes = objects[crop.name]
+                records = _with_labels_of(records, boxes, patches[:, 0])
         # (n, 4) boxes for each view with a random-resized crop, in the order of the views.
         random_boxes = self._draw_random_resized(widths, heights, names)
 
@@ -335,6 +347,7 @@ class EpochPlan:
                     samples=names,
                     flips=flips,
                     patches=patches,
+                    objects=objects.get(view.crop.objects_field or ""),
                     name=lambda position: content.index.name_of(int(samples[position])),
                 )
             if crops.mirrored is not None:
@@ -350,13 +363,20 @@ class EpochPlan:
             return plans[0]
         return replace(plans[0], other_views=tuple(plans[1:]))
 
+    def _objects_of(self, ids: Int64s) -> dict[str, Ragged]:
+        """The boxes of samples, by the fields that crops name."""
+        objects = {}
+        for name, column in self.recipe.objects.items():
+            objects[name] = column.take(ids)
+        return objects
+
     def _patches_of(self, names: Int64s) -> Int64s:
-        """(n, 2) the patches of a Grid, by the names of their draws; see Crops."""
+        """(n, 2) the patches of a Grid, or boxes of CropAt, by the names of their draws; see Crops."""
         recipe = self.recipe
         (pick,) = recipe.picks
-        assert isinstance(pick, GridPatches)
-        # The name of a patch is its place, and the number of its pass: see `_names`.
-        return pick.patches(names % pick.rows(self.epoch))
+        assert isinstance(pick, PartsOfImages)
+        # The name of a part is its place, and the number of its pass: see EpochRows.names.
+        return pick.numbers(names % recipe.count_names(0, self.epoch))
 
     def _draw_random_resized(
         self, widths: Int64s, heights: Int64s, names: Int64s
@@ -419,3 +439,13 @@ def check_image_sizes(recipe: Recipe) -> None:
                 view_size,
                 partial(content.sample_name, ids),
             )
+
+
+def _with_labels_of(records: Records, objects: Ragged, numbers: Int64s) -> Records:
+    """Records whose labels are those of the boxes with these numbers, (n,), if these have labels."""
+    labels = labels_of_rows(objects, numbers)
+    if labels is None:
+        return records
+    labelled = records.copy()
+    labelled["label"] = labels
+    return labelled

@@ -116,9 +116,7 @@ class EpochRows:
         share = sequence % len(content.weights)
         has_repeats = recipe.picks and not recipe.picks[share].distinct(self._epoch)
         if has_repeats:
-            places_of_share = recipe.places(share, self._epoch)
-            place_count = max(places_of_share, len(content))
-            return rows.places + rows.times * place_count
+            return rows.places + rows.times * recipe.count_names(share, self._epoch)
         numbers = content.numbers(rows.ids)
         return numbers + rows.times * len(content.index)
 

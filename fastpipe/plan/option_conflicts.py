@@ -77,23 +77,24 @@ CONFLICTS = {
         "give all views the same mixup=, cutmix=, label_smoothing=, num_classes= and mixing "
         "modules",
     ),
-    "grid + order": Conflict(
-        "`crop=fastpipe.Grid()`",
+    "parts + order": Conflict(
+        "`crop=fastpipe.Grid()` or `CropAt()`",
         "`sampler=`, `epoch_size=`, `partition=`, mixtures",
-        "an epoch has each patch of each image once",
+        "an epoch has each patch or object of each image once",
         "leave them out, or pass crop=fastpipe.RandomCrop(count=)",
     ),
-    "grid + other crops": Conflict(
-        "`crop=fastpipe.Grid()`",
+    "parts + other crops": Conflict(
+        "`crop=fastpipe.Grid()` or `CropAt()`",
         "`views=`, `size_choices=`, `loader.set_size`, a function as `size=`, and lists of pictures in "
         "`fields=`",
-        "how many patches an image has follows from one size",
+        "a row is one patch or object of the image of a sample, and how many patches an image has "
+        "follows from one size",
         "leave them out, or pass crop=fastpipe.RandomCrop(count=)",
     ),
-    "grid + replace": Conflict(
-        "`crop=fastpipe.Grid()`",
+    "parts + replace": Conflict(
+        "`crop=fastpipe.Grid()` or `CropAt()`",
         '`on_error="replace"`',
-        "no patch of another image could take the place of a patch",
+        "no part of another image could take the place of a patch or object",
         "leave it out, or leave the damaged samples out with data.select",
     ),
     "views + several crops": Conflict(

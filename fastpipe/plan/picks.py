@@ -183,15 +183,15 @@ class Listed(Pick):
         return self._kept_numbers_of(epoch).__getitem__
 
 
-class GridPatches(Pick):
-    """The patches of all images, one behind the other.
+class PartsOfImages(Pick):
+    """The parts of all images, one behind the other: patches of a Grid, or objects.
 
     Args:
-        counts: (n,) patches of each image, in the reading order.
+        counts: (n,) parts of each image, in the reading order.
     """
 
     def __init__(self, counts: NDArray[np.int32]) -> None:
-        # (n + 1,) the places at which the patches of each image begin, and the end of the last one.
+        # (n + 1,) the places at which the parts of each image begin, and the end of the last one.
         self._edges = np.zeros(len(counts) + 1, dtype=np.int64)
         np.cumsum(counts, out=self._edges[1:])
 
@@ -204,8 +204,8 @@ class GridPatches(Pick):
     def _images_of(self, places: Int64s) -> Int64s:
         return np.searchsorted(self._edges, places, side="right") - 1
 
-    def patches(self, places: Int64s) -> Int64s:
-        """(n, 2) the number of the patch at each place, counted in its image, and how many the image
+    def numbers(self, places: Int64s) -> Int64s:
+        """(n, 2) the number of the part at each place, counted in its image, and how many the image
         has.
         """
         images = self._images_of(places)

@@ -20,7 +20,7 @@ from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.arrays import Bools, Float32s, Int64s
 from fastpipe.errors import ConfigError, choice, real_number, whole
 from fastpipe.plan.crop_boxes import Crops, canvas_of
-from fastpipe.plan.crops import Crop
+from fastpipe.plan.crops import Crop, CropAt
 from fastpipe.plan.whole_images import WholeImages
 
 _MAX_POINTS = 2**31
@@ -200,12 +200,14 @@ def geometry_of(
     canvas = canvas_of(crop, crops.size, widths, heights)
     # In float64, as in torchvision; rounded to float32 at the end. The boxes of crops, x, y, width,
     # height, are in pixels of the stored image. In pixels of the canvas they are whole numbers,
-    # except for rounding errors.
+    # except for rounding errors; only CropAt cuts between two pixels.
     before = canvas.resized / canvas.pictures
-    box_left_top = crops.boxes[:, :2]
-    box_sides = crops.boxes[:, 2:]
-    left_top = np.rint(box_left_top * before) + canvas.before
-    cut = np.rint(box_sides * before)
+    left_top = crops.boxes[:, :2] * before
+    cut = crops.boxes[:, 2:] * before
+    if not isinstance(crop, CropAt):
+        left_top = np.rint(left_top)
+        cut = np.rint(cut)
+    left_top = left_top + canvas.before
     after = sizes / cut
     return Geometry(
         before=before.astype(np.float32),

@@ -99,6 +99,8 @@ class Recipe:
     ] = ()  # the views after the first; see Note [views]
     # The numbers of text tokens, which count against the tokens of a batch.
     text_tokens: ColumnReader | None = None
+    # The fields of boxes that crops name, by name; each value is a Ragged of boxes (M, 4).
+    objects: Mapping[str, ColumnReader] = field(default_factory=dict)
     # The sampler's part of a loader's state.
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
@@ -156,6 +158,10 @@ class Recipe:
         rows_of_places = self.sequences * self.repeats
         places_of_sequence = -(-self.rows(epoch) // rows_of_places)  # rounded up
         return self.sequences * places_of_sequence
+
+    def count_names(self, share: int, epoch: int) -> int:
+        """How many names of draws a pass through a share has, if a sample may come twice in it."""
+        return max(self.places(share, epoch), len(self.content))
 
 
 def partition_of(recipe: Recipe, epoch: int = 0) -> Partition:

@@ -291,7 +291,7 @@ def test_what_does_not_go_with_a_grid(images: Path) -> None:
         grid_loader(images, crop=fastpipe.Grid(stride=40))
     with pytest.raises(ConfigError, match=r"Grid\(stride=\): expected a number or"):
         fastpipe.Grid(stride=(1, 2, 3))  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="Grid gives as many patches as an image has room for"):
+    with pytest.raises(ConfigError, match="Grid gives as many rows as an image has parts"):
         fastpipe.open(images).cropped(fastpipe.Grid(), 32)
     with grid_loader(images) as loader:
         with pytest.raises(ConfigError, match="a Grid has many"):

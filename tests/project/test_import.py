@@ -19,6 +19,7 @@ PUBLIC = {
     "CenterCrop",
     "ClusterError",
     "ConfigError",
+    "CropAt",
     "Dataset",
     "DatasetError",
     "EngineError",

@@ -25,7 +25,6 @@ from fastpipe.errors import ConfigError, flag, format_count, readable, whole
 from fastpipe.loading.loader import Loader, make_transfer
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
-from fastpipe.plan.crops import Grid
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
 from fastpipe.tools.show.sheet_mark import may_replace
@@ -113,10 +112,10 @@ def preview(
 
     data = loader.dataset
     recipe = loader.recipe
-    if isinstance(recipe.crop, Grid):
+    if recipe.crop.is_per_part:
         raise ConfigError(
-            "preview: it draws one crop of each photo, but a Grid has many; pass a loader with "
-            "another crop="
+            f"preview: it draws one crop of each photo, but a {type(recipe.crop).__name__} has many; "
+            "pass a loader with another crop="
         )
     if recipe.crop.rows > 1:
         raise ConfigError(

@@ -1,0 +1,65 @@
+"""The fields of boxes at which, or around which, crops cut images: found, checked, opened."""
+
+from __future__ import annotations
+
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.format.index import Index
+from fastpipe.errors import ConfigError
+from fastpipe.plan.content import ColumnReader
+from fastpipe.plan.crops import Crop, CropAt
+from fastpipe.plan.recipe import Recipe
+from fastpipe.plan.whole_images import WholeImages
+
+
+def open_objects(dataset: Dataset, recipe: Recipe) -> dict[str, ColumnReader]:
+    """The fields of boxes that the crops of a recipe name, by name.
+
+    Raises:
+        ConfigError: the dataset has no such field, or it is not one of boxes.
+        DatasetError: the field's files are missing or damaged.
+    """
+    columns = {}
+    for view in recipe.views:
+        name = view.crop.objects_field
+        if name is not None and name not in columns:
+            _check_boxes(dataset, name, view.crop)
+            columns[name] = dataset.open_column(name)
+    return columns
+
+
+def names_of_labels(index: Index, crop: Crop | WholeImages) -> list[str] | None:
+    """The names of the labels of boxes, if these are the labels of rows; None: samples have them."""
+    if not isinstance(crop, CropAt):
+        return None
+    field = index.fields[crop.name]
+    return list(field.names) if field.labelled else None
+
+
+def _check_boxes(dataset: Dataset, name: str, crop: Crop | WholeImages) -> None:
+    option = f"CropAt({name!r})"
+    if not isinstance(crop, CropAt):
+        option = f"{type(crop).__name__}(where={name!r})"
+    field = dataset.fields.get(name)
+    if field is not None and field.kind == "boxes":
+        return
+    got = (
+        f"{name!r} is a field of kind {field.kind}" if field else "it has no such field"
+    )
+    fields_of_boxes = []
+    for other_name, other in dataset.fields.items():
+        if other.kind == "boxes":
+            fields_of_boxes.append(other_name)
+    if fields_of_boxes:
+        advice = f"Pass one of its fields of boxes: {', '.join(fields_of_boxes)}"
+    elif dataset.index.packed:
+        advice = (
+            "It has no field of boxes. Pack annotations with the images: `fastpipe pack` reads COCO, "
+            "YOLO, VOC and tables of boxes"
+        )
+    else:
+        advice = (
+            "Only packed datasets have fields of boxes: pack it with `fastpipe pack`"
+        )
+    raise ConfigError(
+        f"crop: {option}: expected a field of boxes of {dataset.path}, and {got}. {advice}"
+    )
