@@ -29,7 +29,7 @@ from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.classes import warn_of_other_classes
 from fastpipe.loading.loader import Loader
-from fastpipe.loading.objects import names_of_labels, open_objects
+from fastpipe.loading.objects import check_class_count, names_of_labels, open_objects
 from fastpipe.loading.options import (
     View,
     asks_for_images,
@@ -309,7 +309,7 @@ def loader(
         raise conflict_error("augment + fields without images")
     recipe = replace(recipe, objects=open_objects(dataset, recipe))
     sampling = parse_sampler(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
-    has_labelled_objects = names_of_labels(dataset.index, recipe.crop) is not None
+    box_names = names_of_labels(dataset.index, recipe.crop)
     if recipe.crop.is_per_part:
         order_options = {
             "sampler": sampler,
@@ -318,8 +318,9 @@ def loader(
             "on_error": on_error,
         }
         sampling = sampling_of_parts(recipe, order_options)
-    labelled = sampling.labelled or has_labelled_objects
+    labelled = sampling.labelled or box_names is not None
     check_together(dataset, recipe, augments, form, labelled=labelled)
+    check_class_count(box_names, recipe.crop, augments)
     if sampling.ordered and shuffle:
         raise conflict_error("shuffle + ordered sampler", type(sampler).__name__)
     if buckets is not None and sampling.by_class is not None:
@@ -398,7 +399,7 @@ def loader(
     )
     if buckets is not None:
         notices.warn_small_area(buckets)
-    if fields is None and not has_labelled_objects:
+    if fields is None and box_names is None:
         notices.warn_no_labels(dataset)
         notices.warn_some_without_label(dataset)
     return new_loader

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.index import Index
+from fastpipe.device.augment import Augment
 from fastpipe.errors import ConfigError
 from fastpipe.plan.content import ColumnReader
 from fastpipe.plan.crops import Crop, CropAt
@@ -33,6 +36,25 @@ def names_of_labels(index: Index, crop: Crop | WholeImages) -> list[str] | None:
         return None
     field = index.fields[crop.name]
     return list(field.names) if field.labelled else None
+
+
+def check_class_count(
+    names: list[str] | None,
+    crop: Crop | WholeImages,
+    augments: Sequence[Augment | None],
+) -> None:
+    """Raises ConfigError for soft labels of boxes whose classes nobody knows.
+
+    `names` are those of the labels of boxes; see names_of_labels.
+    """
+    if names is None or names:
+        return
+    for augment in augments:
+        if augment is not None and augment.soft and augment.num_classes is None:
+            raise ConfigError(
+                f"augment: soft labels need the number of classes, and the labels of "
+                f"{crop.objects_field!r} have no names. Pass num_classes= to fastpipe.Augment"
+            )
 
 
 def _check_boxes(dataset: Dataset, name: str, crop: Crop | WholeImages) -> None:

@@ -262,6 +262,17 @@ def test_labels_have_the_names_of_the_field(tmp_path: Path) -> None:
     torch.testing.assert_close(soft, expected)
 
 
+def test_soft_labels_of_boxes_need_the_number_of_classes(objects: Path) -> None:
+    """A Writer's boxes have labels without names."""
+    smoothing = fastpipe.Augment(label_smoothing=0.5)
+    with pytest.raises(ConfigError, match=r"labels of 'boxes' have no names. Pass num_classes="):
+        object_loader(objects, augment=smoothing)
+    smoothing = fastpipe.Augment(label_smoothing=0.5, num_classes=5)
+    with object_loader(objects, augment=smoothing) as loader:
+        assert loader.classes == []
+        assert next(iter(loader))["label"].shape == (7, 5)
+
+
 def test_shuffled_and_on_ranks_each_box_comes_once(objects: Path) -> None:
     options: dict[str, Any] = {"train": True, "drop_last": False, "seed": 3}
     with object_loader(objects, **options) as loader:

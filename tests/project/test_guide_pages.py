@@ -133,7 +133,7 @@ def run(page: Path, names: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """photos/, data/train and data/val, shards/ and labels.db."""
+    """photos/, data/train, data/val and data/objects, shards/ and labels.db."""
     folder = tmp_path_factory.mktemp("guides")
     for number in range(PHOTOS):
         path = folder / "photos" / ("cat", "dog")[number % 2] / f"{number}.jpg"
@@ -141,6 +141,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         smooth_noise(36 + number, 60 - number, seed=number).save(path)
     for name in ("train", "val"):
         fastpipe.pack(folder / "photos", folder / "data" / name)
+    with fastpipe.Writer(folder / "data" / "objects", {"boxes": "boxes"}) as writer:
+        for path in sorted(folder.glob("photos/*/*.jpg")):
+            writer.add(path, boxes={"boxes": [[3, 4, 20, 12], [9, 9, 30, 30]], "labels": [0, 1]})
     (folder / "shards").mkdir()
     for number, name in enumerate(("train", "val")):
         shard = folder / "data" / name / "shard-000000.tar"

@@ -152,9 +152,26 @@ class BatchModel(Model):
             labels.dtype,
             labels.shape,
         )
+        if self.per_box:
+            self._check_labels_of_boxes(batch, loader)
+            return
         expect(list(names) == self.data.classes, "classes", names, "not", self.data.classes)
         wanted = [self.data.rows[number].label for number in batch.ids]
         expect(labels.tolist() == wanted, "labels", labels, "not", wanted)
+
+    def _check_labels_of_boxes(self, batch: Taken, loader: fastpipe.Loader) -> None:
+        """The data's boxes have labels without names."""
+        assert batch.labels is not None
+        expect(loader.classes == [], "classes", loader.classes)
+        patches = batch.values.get("patch")
+        for place, number in enumerate(batch.ids):
+            wanted = self.box_labels(number)
+            if patches is not None:
+                box, count = patches[place].tolist()
+                expect(count == len(wanted), "sample", number, "has", count, "boxes")
+                wanted = wanted[box : box + 1]
+            label = int(batch.labels[place])
+            expect(label in wanted, "label", label, "of sample", number, "not of", wanted)
 
     def _check_values(self, batch: Taken) -> None:
         for key, value in batch.values.items():

@@ -32,6 +32,7 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
         or not model.with_images
         or model["augment"] is not None
         or model["views"] is not None
+        or model.crop.objects_field is not None
     ):
         return
     if model["size_choices"] is not None or not (fixed or model.plain):

@@ -420,7 +420,10 @@ class Walk:
                 loader.set_size(size)
             except fastpipe.ConfigError as error:
                 free = self.options.get("size_choices") is None and not (
-                    self.model.buckets or self.model.native or self.model.patches
+                    self.model.buckets
+                    or self.model.native
+                    or self.model.patches
+                    or self.model.per_box
                 )
                 views = self.options.get("views")
                 sized = isinstance(views, (list, tuple)) and all(

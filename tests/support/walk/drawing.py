@@ -8,12 +8,20 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from support.walk.walked_data import Known
-from support.walk.walked_values import FIXED_CROPS, MANY_CROPS, MODULES, MOVED, RANDOM_CROPS
+from support.walk.walked_values import (
+    FIXED_CROPS,
+    MANY_CROPS,
+    MODULES,
+    MOVED,
+    OBJECT_CROPS,
+    RANDOM_CROPS,
+)
 
 USUAL = ("label", "id", "key", "source", "valid", "epoch")
 OF_BUCKETS = ("image_size", "pixel_mask")
 OF_PATCHES = ("coords", "cu_seqlens", "patch_valid", "grids")
 OF_MIXING = ("mix_lam", "mix_index")
+OF_PARTS = ("patch",)
 
 
 class Step(NamedTuple):
@@ -212,6 +220,7 @@ class _Options:
             (0.2, self._augment),
             (0.55, self._fields),
             (1.0, self._others),
+            (0.8, self._without_refusals_of_parts),
         ]
         for share, maker in makers:
             if self.often(share):
@@ -250,6 +259,9 @@ class _Options:
         is_whole = any(kind in size for kind in ("Buckets", "Native", "Patches"))
         if is_whole and self.often(0.9):
             return
+        if self.often(0.3 if "boxes" in self.fields else 0.03):
+            self.made.options["crop"] = self.one(*OBJECT_CROPS)
+            return
         kinds = (
             (FIXED_CROPS, RANDOM_CROPS)
             if train
@@ -280,6 +292,16 @@ class _Options:
             options["epoch_size"] = str(self.rng.randint(1, 2 * len(self.whole)))
             if made.mixed and self.often(0.5):
                 options["epoch_size"] = self.one("'smallest'", "'largest'")
+
+    def _without_refusals_of_parts(self, train: bool) -> None:
+        """Leaves out what does not go with CropAt: most options that are drawn."""
+        options = self.made.options
+        if "CropAt" not in options.get("crop", ""):
+            return
+        for name in ("sampler", "epoch_size", "partition", "views", "size_choices", "on_error"):
+            options.pop(name, None)
+        if "lambda" in options.get("size", "lambda"):
+            options["size"] = "12"
 
     def _sampler(self) -> str:
         names, kind = self.whole.names, self.rng.random()
@@ -356,6 +378,8 @@ class _Options:
             usual += OF_PATCHES
             if "padded" in options["size"]:
                 usual.remove("cu_seqlens")
+        if "CropAt" in options.get("crop", ""):
+            usual += OF_PARTS
         augment = options.get("augment", "")
         if ("mixup" in augment or "cutmix" in augment) and self.often(0.7):
             usual += OF_MIXING

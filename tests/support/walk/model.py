@@ -75,6 +75,8 @@ class Model:
         self.crop = self["crop"] or (
             fastpipe.RandomResizedCrop() if self.train else fastpipe.CenterCrop()
         )
+        # A row is one of the boxes of a sample.
+        self.per_box = isinstance(self.crop, fastpipe.CropAt)
         self.with_images = self["fields"] is None or "image" in self["fields"]
         self.native = isinstance(self["size"], fastpipe.Native)
         self.patches = isinstance(self["size"], fastpipe.Patches)
@@ -149,6 +151,17 @@ class Model:
     def count(self) -> int:
         return len(self.data)
 
+    def box_labels(self, number: int) -> list[int]:
+        """The label of each box of a sample."""
+        row = self.data.rows[number]
+        known = self.draw.parts[row.part].box_labels
+        return known[row.number] if known else []
+
+    @property
+    def rows_of_boxes(self) -> list[int]:
+        """The sample of each box, in the order of the dataset."""
+        return [number for number in range(self.count) for _ in self.box_labels(number)]
+
     def numbers(self, epoch: int) -> tuple[list[int], bool]:
         """What a sampler names, and whether the docs say in which order."""
         if isinstance(self.inner, torch.utils.data.Sampler):
@@ -161,6 +174,8 @@ class Model:
     def size_of_epoch(self) -> int:
         """Rows, of all ranks, before full batches are cut from it."""
         wanted = self["epoch_size"]
+        if self.per_box:
+            return len(self.rows_of_boxes)
         if self.listed:
             return len(self.numbers(0)[0]) * self.repeats
         if self.per_class is not None:
@@ -206,7 +221,8 @@ class Model:
     def plain(self) -> bool:
         """Whether an epoch has each sample once, so that its draws are named by the sample."""
         alone = self.inner is None or isinstance(self.inner, fastpipe.Sequential)
-        return not self.draw.mixed and self.repeats == 1 and alone and self["epoch_size"] is None
+        whole = self.repeats == 1 and self["epoch_size"] is None and not self.per_box
+        return not self.draw.mixed and alone and whole
 
     @property
     def replaced(self) -> bool:
@@ -239,7 +255,9 @@ class Model:
             return
         outside = [n for epoch in got for n in epoch if not 0 <= n < self.count]
         expect(not outside, "ids that are no places in the dataset:", outside)
-        if self.listed:
+        if self.per_box:
+            self._check_boxes_of_epochs(got)
+        elif self.listed:
             self._check_listed(got, first)
         elif self.per_class is not None:
             self._check_classes(epochs)
@@ -292,6 +310,15 @@ class Model:
         shuffled = self.shuffle and self.plain and not self.buckets and not self.budget
         if shuffled and len(got) > 1 and self.count >= 12 and self.rows < self.count:
             expect(got[0] != got[1], "two epochs have the same order")
+
+    def _check_boxes_of_epochs(self, got: list[list[int]]) -> None:
+        """Each box comes once in an epoch."""
+        line = self.rows_of_boxes
+        for epoch in got:
+            if not self.shuffle:
+                expect(epoch == line[: len(epoch)], "boxes are of", epoch, "not", line)
+            more = Counter(epoch) - Counter(line)
+            expect(not more, "samples have more rows than boxes", more)
 
     def _check_weighted(self, epoch: list[int]) -> None:
         assert self.weights is not None

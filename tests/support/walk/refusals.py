@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from support.walk.drawing import OF_BUCKETS, OF_MIXING, OF_PATCHES, USUAL, fields_of
+from support.walk.drawing import OF_BUCKETS, OF_MIXING, OF_PARTS, OF_PATCHES, USUAL, fields_of
 from support.walk.model import MOVING, PLACED, Model, pair
 
 import fastpipe
@@ -50,6 +50,15 @@ def refusals(model: Model) -> set[str]:
     each = 0 if per_class is None else int(per_class.samples) * model.repeats
     many = 0 if per_class is None else int(per_class.classes or model.rows // each)
     listing = model.listed or per_class is not None
+    sizes_change = callable(model["size"]) or options.get("size_choices") is not None
+    other_orders = (
+        options.get("sampler") is not None
+        or options.get("epoch_size") is not None
+        or model["partition"] != "sample"
+        or draw.mixed
+    )
+    objects_field = model.crop.objects_field
+    labels_by_class = model.per_box or model.by_class or per_class is not None
     found: set[str] = set()
     for broken, *names in (
         (draw.mixed and listing, words("mixture + listing sampler")),
@@ -58,6 +67,12 @@ def refusals(model: Model) -> set[str]:
         (model.ordered and options.get("shuffle") is True, words("shuffle + ordered sampler")),
         (model.listed and options.get("epoch_size") is not None, words("epoch_size + listing sampler")),
         (model.buckets and per_class is not None, words("buckets + PerClass")),
+        (objects_field is not None and objects_field not in own, "field of boxes"),
+        (model.per_box and not model.size_of_epoch, "none of the"),
+        (model.per_box and other_orders, words("parts + order")),
+        (model.per_box and (views or sizes_change or "images" in kinds), words("parts + other crops")),
+        (model.per_box and model["on_error"] == "replace", words("parts + replace")),
+        (model.per_box and soft, "num_classes"),
         (model.patches and (views or pictures), words("patches + pictures")),
         (model.patches and not normalises, words("patches + augment")),
         (model.budget and model["partition"] != "sample", words("budget + partition")),
@@ -82,7 +97,7 @@ def refusals(model: Model) -> set[str]:
         (five and model.hflip, words("hflip + FiveCrop")),
         (several and soft and _mixes(text), words("mixing + several crops")),
         ("keypoints" in kinds and not paired and (model.mirrors or "Flip" in text), "flip_pairs"),
-        (soft and unlabelled and not model.by_class and per_class is None, words("soft labels + unlabelled samples")),
+        (soft and unlabelled and not labels_by_class, words("soft labels + unlabelled samples")),
         (soft and _mixes(text) and kinds & {"boxes", "keypoints"}, words("mixing + boxes")),
         (soft and "mixup" in text and kinds & {"mask", "image", "map"}, words("mixup + masks")),
         ({"mix_lam", "mix_index"} & set(fields) and not _mixes(text), "mix_lam", "mix_index"),
@@ -102,7 +117,7 @@ def refusals(model: Model) -> set[str]:
     return found
 
 
-_ALWAYS = {"image", *USUAL, *OF_BUCKETS, *OF_MIXING, *OF_PATCHES}
+_ALWAYS = {"image", *USUAL, *OF_BUCKETS, *OF_MIXING, *OF_PATCHES, *OF_PARTS}
 
 
 def _too_small(model: Model) -> bool:

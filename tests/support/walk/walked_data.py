@@ -33,6 +33,7 @@ class Known:
         sizes: (n, 2): width and height.
         fields: kinds, by name.
         values: what `Writer.add` got, by field, where that is what a batch holds.
+        box_labels: the label of each box of each sample; empty: there is no field of boxes.
         damaged: samples that cannot be decoded.
     """
 
@@ -45,6 +46,7 @@ class Known:
     sizes: list[tuple[int, int]]
     fields: dict[str, str] = field(default_factory=dict)
     values: dict[str, list[Any]] = field(default_factory=dict)
+    box_labels: list[list[int]] = field(default_factory=list)
     damaged: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
@@ -69,6 +71,7 @@ def _known(folder: Path, maker: Callable[[Path], Any]) -> Known:
     name = maker.__name__.removeprefix("_")
     at, labels, names, *more = maker(folder / name)
     fields, values, damaged = more or ({}, {}, frozenset())
+    box_labels = values.pop("box_labels", None)
     data = fastpipe.open(folder / name / at)
     with fastpipe.loader(
         folder / name / at,
@@ -95,6 +98,7 @@ def _known(folder: Path, maker: Callable[[Path], Any]) -> Known:
         [*zip(data["width"][:].tolist(), data["height"][:].tolist(), strict=True)],
         fields,
         {each: [column[number] for number in order] for each, column in values.items()},
+        [] if box_labels is None else [box_labels[number] for number in order],
         frozenset(damaged),
     )
 
@@ -175,6 +179,7 @@ def _written(
         name: []
         for name in ("score", "embedding", "caption", "meta", "raw", "tags", "latent", "tokens")
     }
+    box_labels = []
     fallbacks = {"caption": "", "meta": None, "raw": b"", "tags": []}
     with fastpipe.Writer(
         folder / "packed", fields=FIELDS, classes=names, workers=1, **options
@@ -184,6 +189,9 @@ def _written(
             writer.add(added.pop("image"), **added)
             for name, column in values.items():
                 column.append(added.get(name, fallbacks.get(name)))
+            boxes = added.get("boxes", {"labels": []})
+            box_labels.append([int(label) for label in boxes["labels"]])
+    values["box_labels"] = box_labels
     known = {
         f"sample-{number}": -1 if label is None else label for number, label in enumerate(labels)
     }

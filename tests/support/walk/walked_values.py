@@ -52,6 +52,15 @@ MANY_CROPS = (
     "fastpipe.TenCrop(resize=40)",
     "fastpipe.RandomCrop(count=3, pad_if_needed=True)",
 )
+# Of data with boxes.
+OBJECT_CROPS = (
+    "fastpipe.CropAt()",
+    "fastpipe.CropAt('boxes', scale=1.3, square=True)",
+    "fastpipe.CropAt('boxes', scale=0.4, interpolation='nearest')",
+    "fastpipe.RandomCrop(where='boxes', pad_if_needed=True)",
+    "fastpipe.RandomCrop(where='boxes', resize=30, padding=4, pad_if_needed=True)",
+    "fastpipe.RandomCrop(where='boxes', count=2, pad_if_needed=True)",
+)
 WRONG = table("""
 batch_size: 0 ; -1 ; 2.5 ; '8' ; True ; None ; float('nan') ; [4]
 size: 0 ; -3 ; '16' ; (8,) ; (8, 8, 8) ; (8, 0) ; 1.5 ; None ; True ; lambda epoch: 0 ; lambda epoch: 'x' ;
@@ -61,7 +70,8 @@ size: 0 ; -3 ; '16' ; (8,) ; (8, 8, 8) ; (8, 0) ; 1.5 ; None ; True ; lambda epo
     fastpipe.Buckets(no_upscale=True) ; fastpipe.Buckets(min_size=9, fit='cover')
 size_choices: [] ; [0] ; 8 ; '8' ; [8, None] ; [(8, 8, 8)] ; {8}
 train: 1 ; 'yes' ; None
-crop: 'center' ; fastpipe.CenterCrop ; fastpipe.CenterCrop(resize=0) ; fastpipe.CenterCrop(resize=2.5)
+crop: 'center' ; fastpipe.CropAt(5) ; fastpipe.CropAt(scale=0) ; fastpipe.CropAt('nothing') ;
+    fastpipe.RandomCrop(where=1) ; fastpipe.CenterCrop ; fastpipe.CenterCrop(resize=0) ; fastpipe.CenterCrop(resize=2.5)
 hflip: 2 ; -0.1 ; 'yes' ; float('nan') ; [True]
 shuffle: 1 ; 'no' ; 0.0
 seed: -1 ; 2**64 ; 1.5 ; '0' ; None ; True
@@ -115,7 +125,8 @@ fields: ['image', 'label'] ; {'image': 1} ; {'image'}
 augment: [] ; () ; torch.nn.Sequential() ; torch.nn.ModuleList()
 size_choices: (8, 9) ; np.array([8, 9]) ; range(8, 10) ; [8] * 50
 device: 'meta' ; 'cpu:0' ; 'cpu:1' ; torch.device('meta') ; ''
-crop: fastpipe.CenterCrop(resize=3000) ; fastpipe.RandomResizedCrop(scale=(1e-9, 1e-9)) ;
+crop: fastpipe.CropAt(scale=1e9) ; fastpipe.CropAt(scale=1e-9, square=True) ;
+    fastpipe.CenterCrop(resize=3000) ; fastpipe.RandomResizedCrop(scale=(1e-9, 1e-9)) ;
     fastpipe.RandomResizedCrop(ratio=(1e-3, 1e3)) ; fastpipe.RandomCrop() ; fastpipe.RandomCrop(resize=40) ;
     fastpipe.RandomCrop(padding=200, padding_mode='reflect') ; fastpipe.RandomCrop(padding=2) ;
     fastpipe.RandomResizedCrop(interpolation=Image.Resampling.BICUBIC)
