@@ -348,10 +348,10 @@ def loader(
     index = dataset.index
     stats = Stats()
     slots = _make_slots(recipe, form, stream, prefetch_factor, exact=exact)
-    field_names: tuple[str, ...] = ()
+    field_names = tuple(recipe.objects)
     array_rings = {}
     if reader is not None:
-        field_names = reader.names
+        field_names = tuple(dict.fromkeys((*field_names, *reader.names)))
         keep = _kept_slots(stream, prefetch_factor)
         for name in reader.arrays:
             array_rings[name] = SlotRing((0, 0), keep, stream.slot)

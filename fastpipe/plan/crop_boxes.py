@@ -289,12 +289,9 @@ def _draw_around(
     scales = canvas.resized[images] / canvas.pictures[images]
     middles = middles * scales + canvas.before[images]
     room = canvas.room[images]
-    # A middle at the right edge of the canvas lies in its last pixel.
-    output = np.array(size[::-1])
-    last_pixels = room + output - 1
-    pixels = np.minimum(np.floor(middles).astype(np.int64), last_pixels)
+    pixels = np.floor(middles).astype(np.int64)
     # Each pixel of the crop is as likely to have the middle in it.
-    most = np.broadcast_to(output - 1, room.shape)
+    most = np.broadcast_to(np.array(size[::-1]) - 1, room.shape)
     places = _draw_left_top(most, seed, epoch, names[rows])
     return _Around(rows, np.clip(pixels - places, 0, room))
 

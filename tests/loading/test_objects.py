@@ -19,7 +19,7 @@ from support.remote.range_server import RangeServer
 from support.running.soak import Tried, times
 
 import fastpipe
-from fastpipe.errors import ConfigError, SampleError
+from fastpipe.errors import ConfigError, DatasetError, SampleError
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 
@@ -194,15 +194,23 @@ def test_edges_that_are_no_eighths_are_cut_within_a_level(objects: Path, tmp_pat
         assert np.abs(row.permute(1, 2, 0).numpy().astype(int) - expected).max() <= 1
 
 
-def test_pixels_outside_the_box_have_no_part(tmp_path: Path) -> None:
-    pixels = np.full((40, 60, 3), 255, dtype=np.uint8)
-    pixels[10:25, 8:31] = (10, 20, 30)
-    mask = np.zeros((40, 60), dtype=np.uint8)
-    mask[10:25, 8:31] = 5
+@pytest.mark.parametrize(
+    ("box", "scale"),
+    # Of the last one floats give 5.999999999999993 for the left edge.
+    [([6, 10, 116, 25], 1), ([6, 9.5, 116, 25.5], 0.9), ([11, 11, 111, 24], 1.1)],
+)
+def test_pixels_outside_the_part_have_no_influence(
+    tmp_path: Path, box: list[float], scale: float
+) -> None:
+    pixels = np.full((40, 140, 3), 255, dtype=np.uint8)
+    pixels[10:25, 6:116] = (10, 20, 30)
+    mask = np.zeros((40, 140), dtype=np.uint8)
+    mask[10:25, 6:116] = 5
     with fastpipe.Writer(tmp_path / "data", {"boxes": "boxes", "mask": "mask"}) as writer:
-        writer.add(Image.fromarray(pixels), boxes=[[8, 10, 31, 25]], mask=mask)
+        writer.add(Image.fromarray(pixels), boxes=[box], mask=mask)
     fields = ("image", "mask", "valid")
-    with object_loader(tmp_path / "data", fields=fields, size=(9, 50)) as loader:
+    crop = fastpipe.CropAt("boxes", scale=scale)
+    with object_loader(tmp_path / "data", crop, fields=fields, size=(9, 50)) as loader:
         ((image, ids),) = rows_of(loader, "image", "mask")
     assert torch.equal(image, image[:, :1, :1].expand(3, 9, 50))
     assert image[:, 0, 0].tolist() == [10, 20, 30]
@@ -368,10 +376,14 @@ def test_mirrored_objects_are_mirrored(objects: Path) -> None:
 
 def test_a_part_and_several_datasets(objects: Path, tmp_path: Path) -> None:
     dataset = fastpipe.open(objects)
-    with object_loader(dataset.select([5, 3, 2])) as loader:
-        expected = [(0, box) for box in range(len(boxes_of(5)))]
-        expected += [(2, box) for box in range(len(boxes_of(2)))]
+    chosen = [6, 5, 3, 2]
+    expected = [
+        (place, box) for place, number in enumerate(chosen) for box in range(len(boxes_of(number)))
+    ]
+    with object_loader(dataset.select(chosen)) as loader:
         assert places_of(loader) == expected
+    with object_loader(dataset.select(chosen), train=True, drop_last=False) as loader:
+        assert sorted(places_of(loader)) == expected
     copy = Path(shutil.copytree(objects, tmp_path / "copy"))
     with object_loader(fastpipe.concat(objects, copy), train=True, drop_last=False) as loader:
         seconds = [(number + IMAGES, box) for number, box in all_places()]
@@ -408,6 +420,18 @@ def test_an_image_is_read_once_for_neighbouring_objects(objects: Path, num_worke
         stats = loader.stats()
     assert stats.images_read <= IMAGES + num_workers
     assert stats.images_decoded == len(expected)
+
+
+def test_changed_boxes_are_an_error_with_verify(objects: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(objects, tmp_path / "copy"))
+    object_loader(folder, verify=True).close()
+    file = folder / "fields" / "boxes.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    for fields in (None, FIELDS):
+        with pytest.raises(DatasetError, match=r"boxes\.npy has changed since it was packed"):
+            object_loader(folder, verify=True, fields=fields)
 
 
 def test_a_damaged_image_is_named(objects: Path, tmp_path: Path) -> None:
