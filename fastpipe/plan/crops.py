@@ -300,7 +300,8 @@ class RandomCrop(PaddedCrop, ResizedCrop):
             once) or "symmetric" (mirrored, the edge twice).
         count: parts of each image. Each is mirrored and augmented by draws of its own.
         where: the name of a field of boxes: each part has the middle of one of the sample's boxes in
-            it, at any place. Which box is drawn for each part. Of a sample without boxes, parts are
+            it. The box is drawn for each part, and each pixel of the part is as likely to have its
+            middle; at an edge the part is moved back. Of a sample without boxes, parts are
             anywhere. None: all parts are anywhere.
         interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
 
