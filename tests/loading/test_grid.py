@@ -44,6 +44,12 @@ def grid_loader(data: Path | fastpipe.Dataset, **options: Any) -> fastpipe.Loade
     return fastpipe.loader(data, 7, **{**defaults, **options})
 
 
+def add_all(aggregator: fastpipe.GridAggregator, loader: fastpipe.Loader) -> None:
+    """Adds the images of a loader's batches as the outputs for them."""
+    for batch in loader:
+        aggregator.add(batch["image"].float(), batch)
+
+
 def starts(side: int, patch: int, stride: int) -> list[int]:
     """Where patches begin: every `stride` pixels, the last one at the edge."""
     places = list(range(0, max(side - patch, 0), stride))
@@ -330,8 +336,7 @@ def test_a_margin_that_leaves_gaps_and_outputs_without_edges(images: Path) -> No
         grid_loader(images, crop=fastpipe.Grid(stride=30)) as loader,
         pytest.raises(ConfigError, match=r"with margin=3 no patch has some of the pixels"),
     ):
-        for batch in loader:
-            aggregator.add(batch["image"].float(), batch)
+        add_all(aggregator, loader)
     with grid_loader(images) as loader:
         batch = next(iter(loader))
     cut = torch.nn.functional.avg_pool2d(batch["image"].float(), 7, stride=1)
