@@ -13,6 +13,7 @@ import torch
 
 from fastpipe.arguments import refusing_unknown
 from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.fields import FieldReader
 from fastpipe.dataset.format.pixel_form import NO_FORM, PixelForm
 from fastpipe.dataset.opening import as_dataset
 from fastpipe.dataset.pixels import Pixels
@@ -41,7 +42,7 @@ from fastpipe.loading.parts_of_images import sampling_of_parts
 from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
-from fastpipe.loading.samplers import parse_sampler
+from fastpipe.loading.samplers import Sampling, parse_sampler
 from fastpipe.loading.text_tokens import open_text_tokens
 from fastpipe.loading.unknown_arguments import INSTEAD
 from fastpipe.machine.cpus import count_granted_cpus
@@ -323,15 +324,9 @@ def loader(
     check_class_count(box_names, recipe.crop, augments)
     if sampling.ordered and shuffle:
         raise conflict_error("shuffle + ordered sampler", type(sampler).__name__)
-    if buckets is not None and sampling.by_class is not None:
-        raise conflict_error("buckets + PerClass")
-    if recipe.crop.budget is not None:
-        if partition != "sample":
-            raise conflict_error("budget + partition", f"partition={partition!r}")
-        if sampling.by_class is not None:
-            raise conflict_error("budget + PerClass")
     if sampling.listed is not None and epoch_size is not None:
         raise conflict_error("epoch_size + listing sampler")
+    _check_grouping(recipe, sampling, partition)
 
     # The recipe for the ranks that are known now, to find errors before training starts.
     resolver = RecipeResolver(ranks, recipe, sampling, partition)
@@ -345,33 +340,30 @@ def loader(
     reader = make_field_reader(dataset, recipe, augments, fields, form)
 
     # All options are checked: now the memory, and the engine, which starts its threads.
-    index = dataset.index
     stats = Stats()
     slots = _make_slots(recipe, form, stream, prefetch_factor, exact=exact)
-    field_names = tuple(recipe.objects)
-    array_rings = {}
-    if reader is not None:
-        field_names = tuple(dict.fromkeys((*field_names, *reader.names)))
-        keep = _kept_slots(stream, prefetch_factor)
-        for name in reader.arrays:
-            array_rings[name] = SlotRing((0, 0), keep, stream.slot)
     engine = Engine(
-        index, workers, verify=verify, fields=field_names, with_images=with_images
+        dataset.index,
+        workers,
+        verify=verify,
+        fields=_names_of_columns(recipe, reader),
+        with_images=with_images,
     )
+    prepared = None
+    if prepare is not None and reader is not None:
+        prepared = Prepare(prepare, reader.read, stats, recipe.seed)
     maker = BatchMaker(
-        index,
+        dataset.index,
         engine,
         slots,
         stats,
-        Watchdog(stall_s, index, engine.activities),
+        Watchdog(stall_s, dataset.index, engine.activities),
         form,
         replace_bad=on_error == "replace",
         fields=reader,
-        prepare=None
-        if prepare is None or reader is None
-        else Prepare(prepare, reader.read, stats, recipe.seed),
+        prepare=prepared,
         with_images=with_images,
-        array_rings=array_rings,
+        array_rings=_make_array_rings(reader, stream, prefetch_factor),
     )
     settings = Settings(
         workers,
@@ -379,7 +371,7 @@ def loader(
         stream.device.type,
         exact=all(is_exact for _, is_exact in slots),
         compiled=any(augment is not None and augment.compiled for augment in augments),
-        packed=index.packed,
+        packed=dataset.index.packed,
         remote=engine.reader is not None,
     )
     new_loader = Loader(
@@ -463,6 +455,37 @@ def _parse_epoch_size(epoch_size: int | str | None, data: Dataset) -> int | str 
     if epoch_size is None:
         return None
     return whole("epoch_size", epoch_size, least=1, most=MAX_ROWS)
+
+
+def _check_grouping(recipe: Recipe, sampling: Sampling, partition: str | int) -> None:
+    """Raises ConfigError if two options say which samples share a batch."""
+    if recipe.crop.budget is not None:
+        if partition != "sample":
+            raise conflict_error("budget + partition", f"partition={partition!r}")
+        if sampling.by_class is not None:
+            raise conflict_error("budget + PerClass")
+    if isinstance(recipe.crop, Buckets) and sampling.by_class is not None:
+        raise conflict_error("buckets + PerClass")
+
+
+def _names_of_columns(recipe: Recipe, reader: FieldReader | None) -> tuple[str, ...]:
+    """The fields that batches have or that decide about them, each once."""
+    names = list(recipe.objects)
+    if isinstance(recipe.crop, Patches) and recipe.crop.text_tokens is not None:
+        names.append(recipe.crop.text_tokens)
+    if reader is not None:
+        names += reader.names
+    return tuple(dict.fromkeys(names))
+
+
+def _make_array_rings(
+    reader: FieldReader | None, stream: Stream, prefetch_factor: int
+) -> dict[str, SlotRing]:
+    """The memory of each field of arrays, by name."""
+    if reader is None:
+        return {}
+    keep = _kept_slots(stream, prefetch_factor)
+    return {name: SlotRing((0, 0), keep, stream.slot) for name in reader.arrays}
 
 
 def _kept_slots(stream: Stream, prefetch_factor: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from support.datasets.packed import damage
 from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, DatasetError
 
 COUNT = 40
 MULTIPLE = 8
@@ -229,6 +230,17 @@ def test_text_tokens_count_against_the_budget(data: Path) -> None:
     size = fastpipe.Patches(8, tokens=60, text_tokens="wrds", **OPTIONS)
     with pytest.raises(ConfigError, match="did you mean 'words'"):
         fastpipe.loader(data, size=size)
+
+
+def test_changed_text_tokens_are_an_error_with_verify(data: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(data, tmp_path / "copy"))
+    file = folder / "fields" / "words.npy"
+    content = bytearray(file.read_bytes())
+    content[-8] ^= 1
+    file.write_bytes(content)
+    size = fastpipe.Patches(8, tokens=60, text_tokens="words", **OPTIONS)
+    with pytest.raises(DatasetError, match=r"words\.npy has changed since it was packed"):
+        fastpipe.loader(folder, size=size, verify=True)
 
 
 def test_batch_size_is_the_most_images_of_a_batch(data: Path) -> None:
