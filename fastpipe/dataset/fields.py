@@ -26,6 +26,7 @@ from fastpipe.plan.content import ColumnReader
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.host_batch import HostFields, Places
 from fastpipe.plan.maps import Maps
+from fastpipe.plan.patches import Patches
 from fastpipe.plan.picture_lists import Images
 from fastpipe.plan.placed import (
     Boxes,
@@ -300,6 +301,11 @@ class FieldReader:
             for entry in list_batch_keys(name, request, data):
                 self.keys[key + entry.removeprefix(name)] = entry
 
+            field = data.fields.get(name)
+            if field is not None and field.kind == "images":
+                for fact in _facts_of_patches(crops):
+                    self.keys[f"{key}_{fact}"] = f"{name}_{fact}"
+
         # The columns by name, in six groups: numbers and texts; boxes and points; the records of
         # masks and second pictures; those of arrays; of lists of pictures; of maps.
         self._plain: dict[str, ColumnReader] = {}
@@ -516,6 +522,14 @@ class FieldReader:
             for number, view in enumerate(plan.views):
                 slot = slots[f"{number}.{name}"]
                 yield reader.begin(engine, view.by_row(), slot, rows)
+
+
+def _facts_of_patches(crops: Sequence[Crop | WholeImages | None]) -> tuple[str, ...]:
+    """What lists of pictures have beside their patches; empty if they are not cut into patches."""
+    for crop in crops:
+        if isinstance(crop, Patches):
+            return crop.fact_names
+    return ()
 
 
 def _mask_dtype(column: ColumnReader, samples: int) -> DTypeLike:

@@ -78,8 +78,13 @@ class PictureListReader:
             job = engine.submit_field(view.by_row(), row_records, slot, exact=exact)
             sample_of_row = np.repeat(samples, rows_per_picture)
             jobs.append((job, sample_of_row))
-        is_flat = self._form == "flat"
-        batch = PictureListBatch(slots, row_sizes, ragged.offsets, is_flat)
+        batch = PictureListBatch(
+            slots,
+            row_sizes,
+            ragged.offsets,
+            is_flat=self._form == "flat",
+            layout=picture_plan.crops.layout,
+        )
         return batch, jobs
 
     def records_of(self, ids: Int64s) -> Ragged:

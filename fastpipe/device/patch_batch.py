@@ -1,55 +1,11 @@
-"""A batch of patches: what it has beside its pixels, and the form in which the loop gets them."""
+"""Pixels that lie patch by patch -> patches as the loop gets them, and back to images."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from fastpipe.arrays import Int64s
 from fastpipe.plan.crop_boxes import Crops
 from fastpipe.plan.patches import PatchLayout
-
-# What a batch of patches has beside them, as attributes or as entries of a dict.
-PATCH_FACTS = ("coords", "cu_seqlens", "patch_valid", "grids")
-
-
-def patch_arrays(crops: Crops) -> dict[str, NDArray[Any]]:
-    """The arrays of a batch of patches, by the names that the loop gets; see fastpipe.Patches."""
-    layout = crops.layout
-    row_sizes = crops.row_sizes
-    assert layout is not None
-    assert row_sizes is not None
-    counts = layout.counts(row_sizes)
-    total = layout.total(row_sizes)
-    # (patches of images,) where each lies among all patches of the batch.
-    places = _places(layout.starts(row_sizes), counts)
-    coords = np.zeros((total, 2), dtype=np.int64)
-    coords[places] = layout.coords(row_sizes)
-    patch_valid = np.zeros(total, dtype=np.bool_)
-    patch_valid[places] = True
-    arrays = {
-        "coords": coords,
-        "patch_valid": patch_valid,
-        "grids": row_sizes // layout.patch_size,
-    }
-    if layout.row_patches is not None:
-        arrays["coords"] = coords.reshape(len(row_sizes), layout.row_patches, 2)
-        arrays["patch_valid"] = patch_valid.reshape(len(row_sizes), layout.row_patches)
-    else:
-        cu_seqlens = np.zeros(len(counts) + 1, dtype=np.int32)
-        np.cumsum(counts, out=cu_seqlens[1:])
-        arrays["cu_seqlens"] = cu_seqlens
-    return arrays
-
-
-def _places(starts: Int64s, counts: Int64s) -> Int64s:
-    """The numbers from each start on, so many of each, one after the other."""
-    begins = np.cumsum(counts) - counts
-    offsets = np.repeat(starts - begins, counts)
-    return offsets + np.arange(int(counts.sum()))
 
 
 def as_images(pixels: torch.Tensor, layout: PatchLayout) -> torch.Tensor:
@@ -67,8 +23,8 @@ def as_patches(
     Args:
         images: (patches, channels, pixels of a patch, 1); its memory may be written to.
         layout: of the batch.
-        patch_valid: on the device of the images.
-        count: of the patches that are valid, if these come first.
+        patch_valid: (patches,), or (rows, patches of a row), on the device of the images.
+        count: of the patches of images.
     """
     patch_count, channels, pixel_count, _ = images.shape
     if layout.channels_first:
@@ -81,8 +37,8 @@ def as_patches(
     if layout.row_patches is None:
         patches[count:] = 0
         return patches
-    patches = patches.view(-1, layout.row_patches, patches.shape[1])
-    return patches.masked_fill_(~patch_valid[:, :, None], 0)
+    patches = patches.view(*patch_valid.shape, patches.shape[1])
+    return patches.masked_fill_(~patch_valid[..., None], 0)
 
 
 def put_together(patches: torch.Tensor, crops: Crops) -> list[torch.Tensor]:

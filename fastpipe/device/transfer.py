@@ -20,12 +20,7 @@ from fastpipe.device.augment.foreign import Foreign
 from fastpipe.device.augment.operation import AugmentPlan
 from fastpipe.device.field_batch import FieldBatch
 from fastpipe.device.image_batch import ImageBatch, pixel_mask
-from fastpipe.device.patch_batch import (
-    PATCH_FACTS,
-    as_images,
-    as_patches,
-    patch_arrays,
-)
+from fastpipe.device.patch_batch import as_images, as_patches
 from fastpipe.device.row_sizes import split_list, split_rows, stack_or_split
 from fastpipe.device.staging import Arrays, pack, unpack
 from fastpipe.device.streams import Mark, Stream
@@ -34,7 +29,7 @@ from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.host_batch import HostBatch, HostFields, lay_out
-from fastpipe.plan.patches import PatchLayout
+from fastpipe.plan.patches import PATCH_FACTS, PatchLayout
 
 Batch = Any  # an ImageBatch, (images, labels); or a dict, if fields were asked for
 
@@ -243,8 +238,8 @@ class Transfer:
         crops = batch.filled_plan.crops
         if crops.image_sizes is not None:
             arrays["image_sizes"] = crops.image_sizes
-        if crops.layout is not None:
-            arrays.update(patch_arrays(crops))
+        if crops.layout is not None and crops.row_sizes is not None:
+            arrays.update(crops.layout.facts(crops.row_sizes))
         elif crops.row_sizes is not None:
             arrays["row_sizes"] = np.ascontiguousarray(crops.row_sizes)
         for view, augmented in plans.items():
@@ -483,12 +478,19 @@ def _as_dict(
     batch = FieldBatch()
     for key, name in fields.names.items():
         if fields.by_view(name):
-            entries = []
+            entries: list[Any] = []
             for view, view_plan in enumerate(plan.views):
                 entry = f"{view}.{name}"
                 value = values[entry]
                 row_sizes = view_plan.crops.row_sizes
-                if name in fields.picture_lists:
+                layout = fields.layouts.get(entry)
+                if layout is not None:
+                    count = int(layout.counts(fields.row_sizes[entry]).sum())
+                    patch_valid = values[f"{name}_patch_valid"]
+                    pictures = as_images(value.permute(0, 3, 1, 2), layout)
+                    patches = as_patches(pictures, layout, patch_valid, count)
+                    entries.append(patches)
+                elif name in fields.picture_lists:
                     counts = fields.counts.get(name)
                     row_sizes = fields.row_sizes.get(entry)
                     entries.append(

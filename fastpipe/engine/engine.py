@@ -250,7 +250,7 @@ class Engine:
                 out[first : first + pixel_count] = fill
         else:
             out[missing["out_row"]] = fill
-        slots = [Slot(out, exact, rendering)]
+        slots = [Slot(out, exact, rendering, layout=plan.crops.layout)]
         return self._begin(
             plan.samples, tasks, slots, np.flatnonzero(~is_missing), is_field=True
         )

@@ -43,7 +43,7 @@ from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.samplers import Sampling, parse_sampler
-from fastpipe.loading.text_tokens import open_text_tokens
+from fastpipe.loading.tokens import count_tokens
 from fastpipe.loading.unknown_arguments import INSTEAD
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.arrays import Arrays
@@ -300,9 +300,7 @@ def loader(
     if isinstance(whole_images, Patches):
         if views is not None:
             raise conflict_error("patches + pictures", "views")
-        if whole_images.text_tokens is not None:
-            tokens = open_text_tokens(dataset, whole_images.text_tokens)
-            recipe = replace(recipe, text_tokens=tokens)
+        recipe = count_tokens(recipe, dataset, whole_images, fields)
     augments: tuple[Augment | None, ...] = (augmentation,)
     if views is not None:
         recipe, augments = recipe_with_views(views, recipe, augmentation, train=train)

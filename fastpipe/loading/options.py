@@ -36,6 +36,7 @@ from fastpipe.plan.maps import Maps
 from fastpipe.plan.native import Native
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.patches import Patches
+from fastpipe.plan.picture_lists import Images
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 from fastpipe.plan.whole_images import WholeImages
 
@@ -238,6 +239,12 @@ def make_field_reader(
         unpatched = [name for name, kind in kinds.items() if kind in PICTURE_KINDS]
         if unpatched:
             raise conflict_error("patches + pictures", ", ".join(unpatched))
+        for field in chosen.values():
+            if isinstance(field, Images) and field.form != "flat":
+                raise ConfigError(
+                    f"fields: with size=fastpipe.Patches(...), the patches of lists of pictures lie "
+                    f'one behind the other; pass fastpipe.Images({field.name!r}, form="flat")'
+                )
     if pads and "images" in kinds.values():
         raise conflict_error("buckets + lists of pictures")
     if recipe.crop.is_per_part and "images" in kinds.values():

@@ -17,6 +17,7 @@ from fastpipe.dataset.format.parts import starts_of
 from fastpipe.plan.arrays import ArrayBatch
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.maps import MapForm
+from fastpipe.plan.patches import PatchLayout
 from fastpipe.plan.picture_lists import PictureListBatch
 from fastpipe.plan.placed import Boxes, Placed, is_large_enough, places_in_row
 
@@ -55,6 +56,8 @@ class HostFields:
     # Of entries whose rows have sizes of their own: (rows, 2) height and width, by VIEW.NAME. In
     # `arrays` they are (pixels, 1, 1, ...).
     row_sizes: dict[str, Int64s] = field(default_factory=dict)
+    # Of entries that are cut into patches: how these lie, by VIEW.NAME.
+    layouts: dict[str, PatchLayout] = field(default_factory=dict)
     # Boxes or objects of each row, or pictures of each sample, for entries that become a list with
     # one tensor for each.
     counts: dict[str, list[int]] = field(default_factory=dict)
@@ -77,6 +80,11 @@ class HostFields:
                 sizes = batch.row_sizes[view]
                 if sizes is not None:
                     self.row_sizes[entry] = sizes
+                layout = batch.layout
+                if layout is not None and sizes is not None:
+                    self.layouts[entry] = layout
+                    for fact, values in layout.facts(sizes).items():
+                        self.arrays[f"{name}_{fact}"] = values
             if batch.is_flat:
                 self.arrays[f"{name}_offsets"] = batch.offsets
             else:

@@ -137,8 +137,8 @@ CONFLICTS = {
     ),
     "patches + pictures": Conflict(
         "`size=fastpipe.Patches()`",
-        "`views=`, and masks, maps, second images and lists of pictures in `fields=`",
-        "only the image of a sample is cut into patches",
+        "`views=`, and masks, maps and second images in `fields=`",
+        "only the image of a sample and lists of pictures are cut into patches",
         "leave them out, or pass size=fastpipe.Native() and cut the images in the training loop",
     ),
     "budget + partition": Conflict(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.arrays import Int64s
@@ -16,6 +17,8 @@ from fastpipe.plan.own_sizes import MAX_SIDE, largest_sizes, rounded_sizes
 _MAX_PATCH_SIZE = 128
 _MAX_TOKENS = 1 << 22  # of a batch
 _FORMS = ("packed", "padded")
+# What a batch of patches has beside them, as attributes or as entries of a dict.
+PATCH_FACTS = ("coords", "cu_seqlens", "patch_valid", "grids")
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,11 @@ class PatchLayout:
         """Patches of a batch with rows of these sizes, and with what stays empty."""
         if self.row_patches is not None:
             return len(row_sizes) * self.row_patches
+        count = int(self.counts(row_sizes).sum())
         if self.batch_patches is not None:
-            return self.batch_patches
-        return int(self.counts(row_sizes).sum())
+            # A list of pictures that replaces a damaged one may have more than a batch should.
+            return max(count, self.batch_patches)
+        return count
 
     def starts(self, row_sizes: Int64s) -> Int64s:
         """(n,) the patch at which each row begins."""
@@ -74,6 +79,38 @@ class PatchLayout:
         rows_in_square, columns_in_square = np.divmod(in_square, merge)
         rows = square_rows * merge + rows_in_square
         return np.stack([rows, square_columns * merge + columns_in_square], axis=1)
+
+    def facts(self, row_sizes: Int64s) -> dict[str, NDArray[Any]]:
+        """What a batch has beside patches of rows of these sizes, by name; see Patches."""
+        counts = self.counts(row_sizes)
+        total = self.total(row_sizes)
+        # (patches of images,) where each lies among all patches of the batch.
+        places = _places(self.starts(row_sizes), counts)
+        coords = np.zeros((total, 2), dtype=np.int64)
+        coords[places] = self.coords(row_sizes)
+        patch_valid = np.zeros(total, dtype=np.bool_)
+        patch_valid[places] = True
+        facts = {
+            "coords": coords,
+            "patch_valid": patch_valid,
+            "grids": row_sizes // self.patch_size,
+        }
+        if self.row_patches is not None:
+            shape = (len(row_sizes), self.row_patches)
+            facts["coords"] = coords.reshape(*shape, 2)
+            facts["patch_valid"] = patch_valid.reshape(shape)
+            return facts
+        cu_seqlens = np.zeros(len(counts) + 1, dtype=np.int32)
+        np.cumsum(counts, out=cu_seqlens[1:])
+        facts["cu_seqlens"] = cu_seqlens
+        return facts
+
+
+def _places(starts: Int64s, counts: Int64s) -> Int64s:
+    """The numbers from each start on, so many of each, one after the other."""
+    begins = np.cumsum(counts) - counts
+    offsets: Int64s = np.repeat(starts - begins, counts)
+    return offsets + np.arange(int(counts.sum()))
 
 
 @refusing_unknown_fields("fastpipe.Patches")

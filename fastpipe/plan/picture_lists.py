@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.arrays import Int64s
 from fastpipe.errors import choice
+from fastpipe.plan.patches import PatchLayout
 
 
 @refusing_unknown_fields("fastpipe.Images")
@@ -27,6 +28,8 @@ class Images:
         form: how the pictures come. "list": for each sample a tensor (K, channels, height, width).
             "flat": all pictures one behind the other, (all, channels, height, width), and
             NAME_offsets (N + 1,) int64: sample i has `pictures[offsets[i]:offsets[i + 1]]`.
+            With `size=fastpipe.Patches(...)`, "flat" gives the patches of all pictures one behind
+            the other, and NAME_grids, NAME_cu_seqlens and the like say which are whose.
             With `size=fastpipe.Native(...)`, pictures have sizes of their own, and there are lists
             of tensors (channels, height, width) in place of these tensors.
 
@@ -56,9 +59,11 @@ class PictureListBatch:
         row_sizes: of each view, (M, 2) height and width, if they have sizes of their own.
         offsets: (n + 1,) sample i has the pictures from offsets[i] to offsets[i + 1].
         is_flat: the batch has one tensor, and not one for each sample.
+        layout: of the patches that the pictures are cut into; None: they are not.
     """
 
     slots: Sequence[NDArray[Any]]
     row_sizes: Sequence[Int64s | None]
     offsets: Int64s
     is_flat: bool
+    layout: PatchLayout | None = None

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from fastpipe.arrays import Int64s
+from fastpipe.dataset.format.columns import Ragged, row_of_values
+from fastpipe.dataset.format.pixel_form import has_images
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ColumnReader, Content
 from fastpipe.plan.crops import Crop
@@ -97,6 +99,9 @@ class Recipe:
     other_views: tuple[
         ViewRecipe, ...
     ] = ()  # the views after the first; see Note [views]
+    with_images: bool = True  # batches have the images of the samples
+    # Of fields of lists of pictures that batches with a budget have.
+    picture_lists: tuple[ColumnReader, ...] = ()
     # The numbers of text tokens, which count against the tokens of a batch.
     text_tokens: ColumnReader | None = None
     # The fields of boxes that crops name, by name; each value is a Ragged of boxes (M, 4).
@@ -125,10 +130,20 @@ class Recipe:
 
     def costs(self, ids: Int64s) -> Int64s:
         """(n,) what samples take of the budget, in tokens or pixels."""
-        pictures = picture_sizes(self.content.records_of(ids))
-        costs = self.crop.costs(pictures)
+        costs = np.zeros(len(ids), dtype=np.int64)
+        if self.with_images or not self.picture_lists:
+            records = self.content.records_of(ids)
+            pictures = picture_sizes(records)
+            costs += np.where(has_images(records), self.crop.costs(pictures), 0)
+        for column in self.picture_lists:
+            ragged: Ragged = column.take(ids)
+            costs_of_pictures = self.crop.costs(picture_sizes(ragged.values))
+            np.add.at(costs, row_of_values(ragged), costs_of_pictures)
         if self.text_tokens is not None:
             costs = costs + self.text_tokens.take(ids)
+        if self.picture_lists:
+            # A sample without a picture and without text takes a token, too.
+            costs = np.where(costs == 0, 1, costs)
         return costs
 
     @cached_property

@@ -14,6 +14,7 @@ from support.datasets.packed import damage
 from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, DatasetError
 
 COUNT = 40
@@ -351,3 +352,74 @@ def test_a_preview_draws_the_images(data: Path, tmp_path: Path) -> None:
     with fastpipe.loader(data, size=PACKED) as loader:
         drawn = fastpipe.preview(loader, tmp_path / "preview.png", rows=2)
     assert Path(drawn.path).stat().st_size > 1000
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Samples of none to three pictures, without an image of their own."""
+    folder = tmp_path_factory.mktemp("lists") / "data"
+    with fastpipe.Writer(folder, {"pages": "images", "words": "int"}) as writer:
+        for number in range(20):
+            pages = []
+            for page in range(number % 4):
+                shape = (20 + 7 * ((number + page) % 5), 30 + 9 * page)
+                pages.append(jpeg_bytes(shape, seed=5 * number + page))
+            writer.add(key=str(number), pages=pages, words=number)
+    return folder
+
+
+@pytest.mark.parametrize("tokens", [None, 90])
+@pytest.mark.parametrize("text_tokens", [None, "words"])
+def test_lists_of_pictures(lists: Path, tokens: int | None, text_tokens: str | None) -> None:
+    pictures: dict[int, list[torch.Tensor]] = {}
+    with fastpipe.loader(lists, 4, size=NATIVE, fields=["pages", "id"], train=False) as loader:
+        for batch in loader:
+            pictures.update(zip(batch["id"].tolist(), batch["pages"], strict=True))
+    if tokens is None:
+        text_tokens = None
+    size = fastpipe.Patches(8, tokens=tokens, text_tokens=text_tokens, **OPTIONS)
+    fields = [fastpipe.Images("pages", form="flat"), "id", "words"]
+    seen = []
+    with fastpipe.loader(lists, 4, size=size, fields=fields, train=False) as loader:
+        for batch in loader:
+            edges = batch["pages_cu_seqlens"].tolist()
+            offsets = batch["pages_offsets"].tolist()
+            for place, number in enumerate(batch["id"].tolist()):
+                pages = range(offsets[place], offsets[place + 1])
+                for page, picture in zip(pages, pictures[number], strict=True):
+                    patches = batch["pages"][edges[page] : edges[page + 1]]
+                    assert torch.equal(patches, cut(picture))
+                    sides = batch["pages_grids"][page] * 8
+                    assert sides.tolist() == list(picture.shape[1:])
+                seen.append(number)
+            assert not batch["pages"][edges[-1] :].any()
+            if tokens is not None:
+                assert len(batch["pages"]) == tokens
+                words = int(batch["words"].sum()) if text_tokens else 0
+                assert edges[-1] + words <= tokens
+    assert sorted(seen) == list(range(20))
+
+
+def test_lists_of_pictures_have_one_form(lists: Path) -> None:
+    size = fastpipe.Patches(8, **OPTIONS)
+    with pytest.raises(ConfigError, match=r"pass fastpipe\.Images\('pages', form=\"flat\"\)"):
+        fastpipe.loader(lists, 4, size=size, fields=["pages"])
+
+
+def test_a_damaged_list_is_replaced_in_a_packed_batch(lists: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(lists, tmp_path / "copy"))
+    index = PackedIndex(folder)
+    column = fastpipe.open(folder).open_column("pages")
+    record = column.take(np.array([7])).values[0]
+    shard, _, _ = index.where(7)
+    with open(shard, "r+b") as file:
+        file.seek(int(record["offset"]))
+        file.write(bytes(int(record["size"]) // 2))
+    size = fastpipe.Patches(8, tokens=90, **OPTIONS)
+    fields = [fastpipe.Images("pages", form="flat"), "id"]
+    options: dict[str, Any] = {"size": size, "fields": fields, "on_error": "replace"}
+    with fastpipe.loader(folder, **options) as loader:
+        ids = [number for batch in loader for number in batch["id"].tolist()]
+        assert loader.stats().replaced == 1
+    assert len(ids) == 20
+    assert 7 not in ids

@@ -275,12 +275,16 @@ def test_patches_are_those_of_the_processor(workplace: Path, torchvision: Module
     module = "transformers.models.qwen2_vl.image_processing_pil_qwen2_vl"
     processing = pytest.importorskip(module)
     names = run(DOCS / "how-to" / "vision-language.md", given())
-    image = smooth_noise(84, 112, seed=0)  # sides are multiples of 28, so it is not resized
-    picture = torch.from_numpy(np.array(image)).permute(2, 0, 1)
-    patches, grid = names["qwen_patches"](picture)
+    image = smooth_noise(90, 131, seed=0)
+    with fastpipe.Writer("picture", {"images": "images"}) as writer:
+        writer.add(key="0", images=[image])
+    with fastpipe.loader(
+        "picture", 1, size=names["size"], fields=names["fields"][:1], train=False
+    ) as loader:
+        (batch,) = loader
     expected = processing.Qwen2VLImageProcessorPil()(image, return_tensors="pt")
-    assert [grid] == expected["image_grid_thw"].tolist()
-    assert torch.equal(patches, expected["pixel_values"])
+    assert batch["images_grids"].tolist() == expected["image_grid_thw"][:, 1:].tolist()
+    assert torch.equal(names["normalise"](batch["images"]), expected["pixel_values"])
     assert sum(text.count("<|image_pad|>") for text in names["texts"]) * 4 == len(
         names["inputs"]["pixel_values"]
     )

@@ -31,7 +31,7 @@ def refusals(model: Model) -> set[str]:
     augment = options.get("augment")
     whole = model.buckets or model.native or model.patches
     fills_batches = not draw.mixed and not model.budget
-    pictures = kinds & {"mask", "image", "map", "images"}
+    pictures = kinds & {"mask", "image", "map"}
     normalises = augment is None or getattr(augment, "only_normalises", False)
     is_float = model.with_images and model["dtype"] == torch.float32
     of_views = "augment=" in draw.options.get("views", "")
@@ -74,6 +74,7 @@ def refusals(model: Model) -> set[str]:
         (model.per_box and model["on_error"] == "replace", words("parts + replace")),
         (model.per_box and soft, "num_classes"),
         (model.patches and (views or pictures), words("patches + pictures")),
+        (model.patches and "pages" in fields, "flat"),
         (model.patches and not normalises, words("patches + augment")),
         (model.budget and model["partition"] != "sample", words("budget + partition")),
         (model.budget and per_class is not None, words("budget + PerClass")),
