@@ -187,19 +187,8 @@ def equalize(images: Tensor) -> Tensor:
     # 256 - 0.001, so that 1.0 becomes tone 255.
     tones = images.mul_(256 - 1e-3).to(torch.int64)
     tones = tones.view(count, channels, area)
-    # (n, c, 256): how often each tone occurs, and how often it or a darker one does.
-    histogram = _histogram(tones)
-    cumulative = histogram.cumsum(2)
-    # Pillow does not count the last tone that occurs. From this tone on the sum is `area`, which
-    # the modulo makes 0.
-    counted = (cumulative % area).amax(2, keepdim=True)
-    step = counted // 255  # (n, c, 1): how many pixels make one step of the new tone
-
-    # (n, c, 256), the new tone of each: (pixels below + step / 2) / step, rounded down.
-    table = cumulative.sub_(histogram)
-    table.add_(step // 2)
-    table.div_(step.clamp_min(1), rounding_mode="floor")
-    table.clamp_max_(255)
+    histogram = count_tones(tones)
+    table, step = equalizing_table(histogram, area)
     # A step of 0 would divide by 0: Pillow leaves such a channel as it is.
     identity = torch.arange(256, device=images.device)
     table = torch.where(step > 0, table, identity)
@@ -208,7 +197,32 @@ def equalize(images: Tensor) -> Tensor:
     return equalized.view_as(images)
 
 
-def _histogram(tones: Tensor) -> Tensor:
+def equalizing_table(histogram: Tensor, area: int) -> tuple[Tensor, Tensor]:
+    """Pillow's new tone for each tone, and how many pixels make one step of it.
+
+    Args:
+        histogram: (n, c, 256) of how often each tone occurs.
+        area: pixels of a channel.
+
+    Returns:
+        (n, c, 256) and (n, c, 1), int64. Where the step is 0, the tones are of no use.
+    """
+    # How often each tone or a darker one occurs.
+    cumulative = histogram.cumsum(2)
+    # Pillow does not count the last tone that occurs. From this tone on the sum is `area`, which
+    # the modulo makes 0.
+    counted = (cumulative % area).amax(2, keepdim=True)
+    step = counted // 255
+
+    # (pixels below + step / 2) / step, rounded down.
+    table = cumulative.sub_(histogram)
+    table.add_(step // 2)
+    table.div_(step.clamp_min(1), rounding_mode="floor")
+    table.clamp_max_(255)
+    return table, step
+
+
+def count_tones(tones: Tensor) -> Tensor:
     """(n, c, pixels) of 256 tones -> (n, c, 256), how often each occurs.
 
     On a GPU, neighbouring pixels count in tables of their own: in a flat image all of them would

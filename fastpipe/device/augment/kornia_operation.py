@@ -2,7 +2,8 @@
 
     plan: which images it changes -> groups -> forward_parameters of the module, with draws by
           sample -> small arrays
-    run:  only those images -> the module, with these parameters
+    run:  only those images -> our formula of the module, or else the module itself, with these
+          parameters
     move: masks, boxes and points of only those images -> the module, with the same parameters
 
 Note [groups]
@@ -29,8 +30,8 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from fastpipe.arrays import Int64s
 from fastpipe.device.augment import kornia_modules, pixels
 from fastpipe.device.augment.by_sample import BySample, by_sample_on_cpu
+from fastpipe.device.augment.formulas import Formula, Prepared, find_formula
 from fastpipe.device.augment.inputs import check_result
-from fastpipe.device.augment.kornia_formulas import find_formula, find_neutral
 from fastpipe.device.augment.kornia_modules import SHOWN, FieldKeys, FieldMover, movable
 from fastpipe.device.augment.kornia_trials import (
     Nature,
@@ -62,8 +63,9 @@ class Call:
     leaves: list[Any] | None
     tree: TreeSpec | None
     nature: Nature  # how the module treats images of this size
-    # The names of parameters that change nothing; only for a module with a formula.
-    neutral: frozenset[str] = frozenset()
+    formula: Formula | None = None  # None: the module itself is called
+    # `Prepared.host` of the formula. None where the parameters are drawn on the device.
+    prepared_host: Any = None
 
 
 class Kornia(ModuleOperation):
@@ -88,7 +90,6 @@ class Kornia(ModuleOperation):
             self._mover = FieldMover(module, keys)
             self.moves |= self._mover.kinds
         self._shown_mover: FieldMover | None = None  # made at the first use
-        self._formula = find_formula(module)
         self._natures: dict[tuple[Size, int], Nature] = {}  # by size and channels
         # Which leaves of the parameters may be on the device; None: not found out yet.
         self._parameters_on_device: list[int] | None = None
@@ -97,10 +98,14 @@ class Kornia(ModuleOperation):
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
         """Host: its calls.
 
-        Arrays of call i: "i.rows", and its parameters "i.LEAF", or "i.seeds" of its samples.
+        Arrays of call i: "i.rows"; what its formula needs, "i.formula.NAME"; and the parameters of
+        the module "i.LEAF", or "i.seeds" of its samples.
         """
         kornia_modules.move_to_device(self.module, _CPU)
         nature = self._nature(size, draws.channels)
+        formula = find_formula(self.module)
+        if formula is not None and not formula.fits(size, draws.channels):
+            formula = None
         module_bits = draws.sample_bits(Stream.MODULE, position)
         seeds = _at_least_two(module_bits.view(np.int64))
         calls = []
@@ -113,7 +118,7 @@ class Kornia(ModuleOperation):
             # drawn there, from the seeds.
             leaves = None
             tree = None
-            neutral: frozenset[str] = frozenset()
+            prepared_host = None
             if nature.has_large_parameters:
                 arrays[f"{number}.seeds"] = row_seeds
             else:
@@ -121,16 +126,23 @@ class Kornia(ModuleOperation):
                     row_seeds, group_seed, size, draws.channels
                 )
                 leaves, tree = tree_flatten(parameters)
-                if self._formula is not None:
-                    neutral = find_neutral(parameters)
+                if formula is not None:
+                    shape = torch.Size((len(row_seeds), draws.channels, *size))
+                    prepared = formula.prepare(parameters, shape)
+                    prepared_host = prepared.host
+                    for name, tensor in prepared.tensors.items():
+                        arrays[f"{number}.formula.{name}"] = tensor.numpy()
                 # A module without a probability chooses among other modules. It does so on the host,
-                # so its parameters stay there.
-                if self._has_probability:
+                # so its parameters stay there. With a formula the module is called only to move
+                # what belongs to the images.
+                needs_leaves = formula is None or bool(self.moves)
+                if self._has_probability and needs_leaves:
                     for leaf_index in find_tensor_leaves(leaves):
                         arrays[f"{number}.{leaf_index}"] = leaves[leaf_index].numpy()
             if rows is not None:
                 arrays[f"{number}.rows"] = rows
-            calls.append(Call(rows, group_seed, leaves, tree, nature, neutral))
+            call = Call(rows, group_seed, leaves, tree, nature, formula, prepared_host)
+            calls.append(call)
         return Step(calls, arrays)
 
     def size_after(self, size: Size, channels: int) -> Size:
@@ -141,11 +153,15 @@ class Kornia(ModuleOperation):
     ) -> Tensor:
         """Makes the calls; raises ConfigError if the module returns no batch."""
 
-        def augment(part: Tensor, parameters: Any, call: Call) -> object:
-            is_colour = part.shape[1] == 3 and part.dtype == torch.float32
-            if self._formula is not None and is_colour:
-                return self._formula(part, parameters, call.neutral)
-            return self.module(part, params=parameters)
+        def augment(
+            part: Tensor, call: Call, call_tensors: Tensors, begin: int, end: int
+        ) -> object:
+            if call.formula is None:
+                parameters = self._parameters_of(part, call, call_tensors, begin, end)
+                return self.module(part, params=parameters)
+            part = part.to(torch.float32)
+            prepared = self._prepared_of(part, call, call_tensors, begin, end)
+            return call.formula.change(part, prepared.tensors, prepared.host)
 
         return self._make_calls(images, host, tensors, augment)
 
@@ -161,7 +177,10 @@ class Kornia(ModuleOperation):
             mover = self._shown_mover
         assert mover is not None  # else `moves` would not have this kind
 
-        def move_part(part: Tensor, parameters: Any, call: Call) -> object:
+        def move_part(
+            part: Tensor, call: Call, call_tensors: Tensors, begin: int, end: int
+        ) -> object:
+            parameters = self._parameters_of(part, call, call_tensors, begin, end)
             return mover(part, parameters)
 
         return self._make_calls(values, host, tensors, move_part)
@@ -192,9 +211,9 @@ class Kornia(ModuleOperation):
         images: Tensor,
         calls: list[Call],
         tensors: Tensors,
-        act: Callable[[Tensor, Any, Call], object],
+        act: Callable[[Tensor, Call, Tensors, int, int], object],
     ) -> Tensor:
-        """Calls `act` with the rows of each call, and their parameters.
+        """Calls `act` with the rows [begin, end) of each call, and the call's tensors.
 
         `images` may also be masks or points. It is overwritten.
         """
@@ -215,18 +234,15 @@ class Kornia(ModuleOperation):
                 if rows is not None:
                     part = images.index_select(0, rows[begin:end])
                 with WithoutWaits() if images.is_cuda else nullcontext():
-                    # Parameters may be as large as the images, so no name keeps them.
-                    result = act(
-                        part,
-                        self._parameters_of(part, call, call_tensors, begin, end),
-                        call,
-                    )
+                    result = act(part, call, call_tensors, begin, end)
                 changed = check_result(self.module, result, len(part))
                 if rows is not None:
                     rows_of_part = rows[begin:end]
                     images.index_copy_(0, rows_of_part, changed.to(images.dtype))
                 elif len(parts) > 1:
-                    images[begin:end] = changed
+                    # A formula may have changed the rows where they are.
+                    if changed is not part:
+                        images[begin:end] = changed
                 else:
                     images = changed  # it may have another size
         if is_single:
@@ -242,8 +258,11 @@ class Kornia(ModuleOperation):
         """The rows [begin, end) of a call that are done at once: CPU_BYTES on a CPU, else all."""
         count = len(images) if call.rows is None else len(call.rows)
         part_count = 1
-        has_row_parameters = call.nature.row_parameters is not None
-        if has_row_parameters and pixels.on_cpu(images.device):
+        can_be_cut = call.nature.row_parameters is not None
+        if call.formula is not None:
+            # It has a row of numbers for each image, also where kornia's module has one for all.
+            can_be_cut = not call.formula.changes_size
+        if can_be_cut and pixels.on_cpu(images.device):
             image_bytes = 4 * images[0].numel()  # as float32
             rows_at_once = max(2, CPU_BYTES // image_bytes)
             part_count = max(1, count // rows_at_once)
@@ -323,6 +342,20 @@ class Kornia(ModuleOperation):
                 value = torch.cat([row[name] for row in rows])
             parameters[name] = value
         return parameters
+
+    def _prepared_of(
+        self, images: Tensor, call: Call, tensors: Tensors, begin: int, end: int
+    ) -> Prepared:
+        """What the call's formula needs for images that are the rows [begin, end) of the call."""
+        assert call.formula is not None
+        if call.leaves is None:
+            # Large parameters are drawn where the images are.
+            parameters = self._parameters_of(images, call, tensors, begin, end)
+            return call.formula.prepare(parameters, images.shape)
+        prepared = {}
+        for name, tensor in _with_prefix(tensors, "formula.").items():
+            prepared[name] = tensor[begin:end]
+        return Prepared(prepared, call.prepared_host)
 
     def _parameters_of(
         self, images: Tensor, call: Call, tensors: Tensors, begin: int, end: int

@@ -157,7 +157,7 @@ def test_neighbours_of_a_flat_image_count_in_tables_of_their_own(
         return add(self, dimension, index, values)
 
     monkeypatch.setattr(Tensor, "scatter_add_", note)
-    histogram = effects._histogram(flat)
+    histogram = effects.count_tones(flat)
     assert seen == [(2, 3, 256, lanes)]
     assert histogram.sum() == flat.numel()
     assert (histogram[:, :, 77] == size[0] * size[1]).all()

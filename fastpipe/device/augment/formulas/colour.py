@@ -1,0 +1,160 @@
+"""Colours: brightness, contrast, saturation, hue, gamma, grey, and kornia's two jitters of them.
+
+Source of the formulas: kornia 0.9, `kornia.enhance` and `kornia.augmentation`. Results differ from
+kornia's by less than 1e-5, because sums come in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastpipe.device.augment import effects
+from fastpipe.device.augment.formulas.formula import (
+    Formula,
+    Parameters,
+    Prepared,
+    Tensors,
+    of_names,
+)
+
+Change = Callable[[Tensor, Tensor], Tensor]  # images, a factor for each -> images
+
+_GREY_WEIGHTS = (0.299, 0.587, 0.114)
+_RGB = (3,)
+# The factors of ColorJitter and ColorJiggle, in the order in which `order` counts them, and the
+# values that change nothing.
+_NEUTRAL = {
+    "brightness_factor": 1.0,
+    "contrast_factor": 1.0,
+    "saturation_factor": 1.0,
+    "hue_factor": 0.0,
+}
+
+
+def jitter(module: Any) -> Formula:
+    """ColorJitter: torchvision's four steps."""
+    return _ordered(_JITTER_STEPS, module)
+
+
+def jiggle(module: Any) -> Formula:
+    """ColorJiggle: kornia's older four steps."""
+    return _ordered(_JIGGLE_STEPS, module)
+
+
+def _ordered(steps: Mapping[str, Change], module: Any) -> Formula:
+    """The four steps of a jitter, in an order that is fixed or drawn once a call."""
+    fixed_order = getattr(module, "_fixed_order", None)
+
+    def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
+        order = fixed_order
+        if order is None:
+            order = parameters["order"].tolist()
+        names = list(_NEUTRAL)
+        tensors = {}
+        for position in order:
+            name = names[position]
+            factors = parameters[name]
+            # Such a step takes time and changes nothing: a jitter of the brightness alone has
+            # three.
+            if not (factors == _NEUTRAL[name]).all():
+                tensors[name] = factors
+        return Prepared(tensors, host=tuple(tensors))
+
+    def change(images: Tensor, tensors: Tensors, host: tuple[str, ...]) -> Tensor:
+        images.clamp_(0, 1)
+        for name in host:
+            images = steps[name](images, tensors[name])
+        return images
+
+    return Formula(prepare, change, _RGB)
+
+
+def _by_factor(
+    name: str, change_by: Change, channels: tuple[int, ...] = (1, 3, 4)
+) -> Callable[[Any], Formula | None]:
+    """A module with one parameter, whose input and output are clamped."""
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        images.clamp_(0, 1)
+        return change_by(images, tensors[name])
+
+    def make(module: Any) -> Formula | None:
+        if not getattr(module, "clip_output", True):
+            return None
+        return Formula(of_names(name), change, channels)
+
+    return make
+
+
+def _add(images: Tensor, factors: Tensor) -> Tensor:
+    """Brightness of RandomBrightness and ColorJiggle: adds the factor minus 1."""
+    return images.add_(effects.per_image(factors - 1)).clamp_(0, 1)
+
+
+def _contrast_to_mean(images: Tensor, factors: Tensor) -> Tensor:
+    """Contrast of ColorJitter: away from the image's mean grey."""
+    return effects.contrast(images, factors, _GREY_WEIGHTS)
+
+
+def _saturate_from_grey(images: Tensor, factors: Tensor) -> Tensor:
+    """Saturation of ColorJitter: away from grey."""
+    return effects.saturation(images, factors, _GREY_WEIGHTS)
+
+
+def _saturate_in_hsv(images: Tensor, factors: Tensor) -> Tensor:
+    """Saturation of RandomSaturation and ColorJiggle: HSV's, which keeps the greatest channel."""
+    most = images.amax(1, keepdim=True)
+    least = images.amin(1, keepdim=True)
+    span = most - least
+    saturation = span / (most + 1e-8)
+    saturation.mul_(effects.per_image(factors)).clamp_(0, 1)
+    new_span = saturation.mul_(most)
+    # Grey has a span of 0, and nothing is left to scale.
+    scale = new_span / span.clamp_min_(1e-12)
+    images.sub_(least).mul_(scale)
+    return images.add_(most.sub_(new_span)).clamp_(0, 1)
+
+
+def grayscale(module: Any) -> Formula | None:
+    """RandomGrayscale with kornia's weights."""
+    if getattr(module, "rgb_weights", None) is not None:
+        return None
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        return effects.grayscale(images, _GREY_WEIGHTS)
+
+    return Formula(of_names(), change, _RGB)
+
+
+def gamma(module: Any) -> Formula:
+    """RandomGamma."""
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        exponent = effects.per_image(tensors["gamma_factor"])
+        gain = effects.per_image(tensors["gain_factor"])
+        images.clamp_(0, 1).pow_(exponent)
+        return images.mul_(gain).clamp_(0, 1)
+
+    return Formula(of_names("gamma_factor", "gain_factor"), change)
+
+
+_JITTER_STEPS: dict[str, Change] = {
+    "brightness_factor": effects.brightness,
+    "contrast_factor": _contrast_to_mean,
+    "saturation_factor": _saturate_from_grey,
+    "hue_factor": effects.hue,
+}
+_JIGGLE_STEPS: dict[str, Change] = {
+    "brightness_factor": _add,
+    "contrast_factor": effects.brightness,  # multiplies, too
+    "saturation_factor": _saturate_in_hsv,
+    "hue_factor": effects.hue,
+}
+brightness = _by_factor("brightness_factor", _add)
+contrast = _by_factor("contrast_factor", effects.brightness)
+saturation = _by_factor("saturation_factor", _saturate_in_hsv, _RGB)
+hue = _by_factor("hue_factor", effects.hue, _RGB)

@@ -1,0 +1,73 @@
+"""A module of kornia as two functions: kornia's parameters -> small arrays -> changed images.
+
+    plan: module.forward_parameters -> Formula.prepare -> arrays, on the host
+    run:  images, the arrays on the images' device -> Formula.change -> images
+
+All that depends on the parameters alone (matrices, kernels, boxes) is computed by `prepare`, with
+kornia's own arithmetic, so that a GPU only gets the passes over the images. `change` gets images
+that the module changes, all of them: it picks none out, and never asks the device for a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastpipe.plan.crops import Size
+
+Parameters = Mapping[str, Tensor]  # that kornia drew, by kornia's names
+Tensors = Mapping[str, Tensor]  # that `prepare` returned, on the images' device
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The parameters of some images, as a formula needs them.
+
+    Attributes:
+        tensors: small ones, float32 or int64, with a row for each image.
+        host: what `change` needs on the host.
+    """
+
+    tensors: dict[str, Tensor]
+    host: Any = None
+
+
+@dataclass(frozen=True)
+class Formula:
+    """How fastpipe carries a module of kornia out.
+
+    Attributes:
+        prepare: parameters of n images, on the host, and the shape (n, c, height, width).
+        change: images (n, c, height, width) float32, which it may overwrite; `Prepared.tensors` on
+            their device; `Prepared.host`. Returns the changed images.
+        channels: the numbers of channels for which it is the same as kornia's module. Images with
+            another number go through kornia.
+        least_size: smaller images go through kornia, which refuses them.
+        changes_size: whether the results have another size.
+    """
+
+    prepare: Callable[[Parameters, torch.Size], Prepared]
+    change: Callable[[Tensor, Tensors, Any], Tensor]
+    channels: tuple[int, ...] = (1, 3, 4)
+    least_size: Size = (1, 1)
+    changes_size: bool = False
+
+    def fits(self, size: Size, channels: int) -> bool:
+        """Whether it does what kornia's module does with such images."""
+        is_large_enough = (
+            size[0] >= self.least_size[0] and size[1] >= self.least_size[1]
+        )
+        return is_large_enough and channels in self.channels
+
+
+def of_names(*names: str) -> Callable[[Parameters, torch.Size], Prepared]:
+    """A `prepare` that takes parameters (n,) as they are."""
+
+    def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
+        return Prepared({name: parameters[name] for name in names})
+
+    return prepare

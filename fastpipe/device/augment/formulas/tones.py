@@ -1,0 +1,145 @@
+"""Tones of each channel: solarize, posterize, equalize, autocontrast, invert, noise, normalize.
+
+Source of the formulas: kornia 0.9, `kornia.enhance`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastpipe.device.augment import effects
+from fastpipe.device.augment.formulas.formula import (
+    Formula,
+    Parameters,
+    Prepared,
+    Tensors,
+    of_names,
+)
+
+
+def solarize(module: Any) -> Formula:
+    """RandomSolarize: adds a number, then inverts all values from the threshold up."""
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        additions = effects.per_image(tensors["additions"])
+        images.clamp_(0, 1).add_(additions).clamp_(0, 1)
+        return effects.solarize(images, tensors["thresholds"])
+
+    return Formula(of_names("thresholds", "additions"), change)
+
+
+def posterize(module: Any) -> Formula:
+    """RandomPosterize: leaves so many of the eight bits of each value."""
+
+    def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
+        bits = parameters["bits_factor"]
+        scales = torch.exp2(8 - bits.to(torch.float32))
+        return Prepared({"scales": scales})
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        # 1 leaves all bits and 256 none. kornia does not round images to bytes in the first case.
+        scales = effects.per_image(tensors["scales"])
+        images.clamp_(0, 1)
+        bytes_of_images = images.mul(255).floor_()
+        # kornia divides by 255 and multiplies again before it rounds down. Some bytes lose a step
+        # by that, and so they do here.
+        steps = bytes_of_images.div_(scales).div_(255).mul_(255).floor_()
+        posterized = steps.mul_(scales).div_(255)
+        return torch.where(scales == 1, images, posterized)
+
+    return Formula(prepare, change)
+
+
+def invert(module: Any) -> Formula | None:
+    """RandomInvert, from a maximum that is a number."""
+    max_val = module.flags["max_val"]
+    if isinstance(max_val, Tensor):
+        if max_val.numel() != 1 or max_val.device.type != "cpu":
+            return None
+        max_val = float(max_val)
+    highest = float(max_val)
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        return images.neg_().add_(highest)
+
+    return Formula(of_names(), change)
+
+
+def autocontrast(module: Any) -> Formula | None:
+    """RandomAutoContrast: stretches each channel to the range 0 to 1."""
+    if not module.clip_output:
+        return None
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        # (n, c, 1, 1) each. kornia's 1e-6 makes a channel of a single tone black.
+        least = images.amin((2, 3), keepdim=True)
+        span = images.amax((2, 3), keepdim=True).sub_(least)
+        return images.sub_(least).div_(span.add_(1e-6)).clamp_(0, 1)
+
+    return Formula(of_names(), change)
+
+
+def equalize(module: Any) -> Formula:
+    """RandomEqualize: Pillow's rule; a channel of too few pixels or tones stays as it is."""
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        count, channels, height, width = images.shape
+        area = height * width
+        scaled = images.clamp_(0, 1).mul_(255)
+        # kornia's tone is the value rounded down; effects.equalize rounds otherwise.
+        values = scaled.reshape(count, channels, area)
+        tones = values.to(torch.int64)
+        histogram = effects.count_tones(tones)
+        table, step = effects.equalizing_table(histogram, area)
+        equalized = table.to(torch.float32).gather(2, tones)
+        result = torch.where(step > 0, equalized, values).div_(255)
+        return result.view(count, channels, height, width)
+
+    return Formula(of_names(), change)
+
+
+def noise(module: Any) -> Formula:
+    """RandomGaussianNoise: adds kornia's noise."""
+
+    def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
+        drawn = parameters["gaussian_noise"]
+        # With same_on_batch there is one for all.
+        return Prepared({"noise": drawn.expand(shape)})
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        return images.add_(tensors["noise"])
+
+    return Formula(prepare, change)
+
+
+def normalize(module: Any) -> Formula | None:
+    """Normalize by a mean and a deviation for each channel, or for all."""
+    moments = {"mean": module.flags["mean"], "std": module.flags["std"]}
+    lengths = set()
+    for moment in moments.values():
+        is_plain = isinstance(moment, Tensor) and moment.ndim <= 1
+        if not is_plain or moment.device.type != "cpu":
+            return None
+        lengths.add(moment.numel())
+    # A moment of one number is that of all channels.
+    lengths.discard(1)
+    if len(lengths) > 1:
+        return None
+
+    def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
+        count, channels = shape[:2]
+        tensors = {}
+        for name, moment in moments.items():
+            of_channels = moment.to(torch.float32).reshape(1, -1)
+            tensors[name] = of_channels.expand(count, channels)
+        return Prepared(tensors)
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        means = tensors["mean"][:, :, None, None]
+        deviations = tensors["std"][:, :, None, None]
+        return images.sub_(means).div_(deviations)
+
+    return Formula(prepare, change, tuple(lengths) or (1, 3, 4))
