@@ -467,9 +467,9 @@ class Chain(torch.nn.Module):
         """Runs the operations before normalising on the rows of a batch from `first_row` on."""
         if not self.stages:
             return images
-        images = to_unit(images, _memory_format(self.stages[0]))
+        images = to_unit(images, self._first_memory_format())
         for number, operation in enumerate(self.stages):
-            memory_format = _memory_format(operation)
+            memory_format = operation.memory_format
             is_after_foreign = number > 0 and isinstance(
                 self.stages[number - 1], Foreign
             )
@@ -478,16 +478,22 @@ class Chain(torch.nn.Module):
                 self._check_size(images, plan.channels, plan.sizes[number])
                 if is_after_foreign:
                     # The module may keep its result, which this operation may overwrite.
-                    images = images.to(
-                        torch.float32, memory_format=memory_format, copy=True
-                    )
-            # This copies only after an operation that left another format.
-            images = images.contiguous(memory_format=memory_format)
+                    images = images.to(torch.float32, copy=True)
+            if memory_format is not None:
+                # This copies only after an operation that left another format.
+                images = images.contiguous(memory_format=memory_format)
             host = plan.hosts[number]
             images = operation.run(images, first_row, host, step_tensors[number])
             if number in self._watches:
                 self._watches[number].look(operation.name, images)
         return images
+
+    def _first_memory_format(self) -> torch.memory_format:
+        """That of the first operation that works in one of them only."""
+        for operation in self.stages:
+            if operation.memory_format is not None:
+                return operation.memory_format
+        return torch.channels_last
 
     def _check_size(self, images: Tensor, channels: int, size: Size | None) -> None:
         """Raises ConfigError unless they are images with so many channels, and of `size` if it is
@@ -519,8 +525,3 @@ class Chain(torch.nn.Module):
             soft.mul_(1 - self.label_smoothing)
             soft.add_(self.label_smoothing / classes)
         return soft
-
-
-def _memory_format(operation: Operation) -> torch.memory_format:
-    """fastpipe's own operations are fastest on planes; other modules get the loader's format."""
-    return torch.contiguous_format if operation.by_rows else torch.channels_last

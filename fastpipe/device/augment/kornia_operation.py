@@ -94,6 +94,13 @@ class Kornia(ModuleOperation):
         # Which leaves of the parameters may be on the device; None: not found out yet.
         self._parameters_on_device: list[int] | None = None
 
+    @property
+    def memory_format(self) -> torch.memory_format | None:
+        formula = find_formula(self.module)
+        if formula is None:
+            return super().memory_format
+        return formula.memory_format
+
     @torch.no_grad()
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
         """Host: its calls.

@@ -162,6 +162,11 @@ class Operation(torch.nn.Module, ABC):
         return type(getattr(self, "module", self)).__name__
 
     @property
+    def memory_format(self) -> torch.memory_format | None:
+        """The format in which it gets images: planes, or the loader's channels_last; None: any."""
+        return torch.contiguous_format if self.by_rows else torch.channels_last
+
+    @property
     def mirrors(self) -> bool:
         """Whether its purpose is to make mirror images."""
         return self.name in ("RandomHorizontalFlip", "RandomVerticalFlip")

@@ -61,6 +61,26 @@ CASES: dict[str, Case] = {
         lambda **options: k.RandomErasing((0.3, 0.9), (2.0, 9.0), **options)
     ),
     "RandomSharpness": Case(lambda **options: k.RandomSharpness((0.0, 3.0), **options)),
+    "RandomGaussianBlur": Case(
+        lambda **options: k.RandomGaussianBlur((5, 5), (0.1, 2.0), **options)
+    ),
+    "RandomGaussianBlur, wide": Case(
+        lambda **options: k.RandomGaussianBlur((3, 7), (0.5, 5.0), "replicate", **options)
+    ),
+    "RandomGaussianBlur, in one": Case(
+        lambda **options: k.RandomGaussianBlur(
+            (3, 3), (0.1, 2.0), "circular", separable=False, **options
+        )
+    ),
+    "RandomBoxBlur": Case(k.RandomBoxBlur),
+    "RandomBoxBlur, even": Case(lambda **options: k.RandomBoxBlur((4, 2), "constant", **options)),
+    "RandomBoxBlur, in one": Case(
+        lambda **options: k.RandomBoxBlur((5, 3), "circular", normalized=False, **options)
+    ),
+    "RandomMotionBlur": Case(lambda **options: k.RandomMotionBlur(5, 60.0, 0.7, **options)),
+    "RandomMotionBlur, several sizes": Case(
+        lambda **options: k.RandomMotionBlur((3, 7), 90.0, 1.0, "reflect", "bilinear", **options)
+    ),
     "RandomHorizontalFlip": Case(k.RandomHorizontalFlip),
     "RandomVerticalFlip": Case(k.RandomVerticalFlip),
 }
@@ -85,6 +105,12 @@ def colours(count: int, channels: int, height: int, width: int, seed: int) -> Te
     second = images[:, 1 % channels]
     images[:, 0] = torch.where(kind[:, 0] == 3, second, images[:, 0])
     return images.contiguous()
+
+
+def is_carried_out(module: Any, size: tuple[int, int], channels: int) -> bool:
+    """Whether fastpipe has a formula of the module for such images."""
+    formula = find_formula(module)
+    return formula is not None and formula.fits(size, channels)
 
 
 def both_ways(module: Any, images: Tensor) -> tuple[Tensor, Tensor]:

@@ -85,7 +85,8 @@ def _by_factor(
     def make(module: Any) -> Formula | None:
         if not getattr(module, "clip_output", True):
             return None
-        return Formula(of_names(name), change, channels)
+        memory_format = torch.contiguous_format if channels == _RGB else None
+        return Formula(of_names(name), change, channels, memory_format=memory_format)
 
     return make
 
@@ -139,7 +140,8 @@ def gamma(module: Any) -> Formula:
         images.clamp_(0, 1).pow_(exponent)
         return images.mul_(gain).clamp_(0, 1)
 
-    return Formula(of_names("gamma_factor", "gain_factor"), change)
+    prepare = of_names("gamma_factor", "gain_factor")
+    return Formula(prepare, change, memory_format=None)
 
 
 _JITTER_STEPS: dict[str, Change] = {

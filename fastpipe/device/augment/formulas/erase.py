@@ -38,4 +38,4 @@ def erasing(module: Any) -> Formula:
         values = effects.per_image(tensors["values"])
         return torch.where(in_box[:, None], values, images)
 
-    return Formula(prepare, change)
+    return Formula(prepare, change, memory_format=None)

@@ -1,4 +1,4 @@
-"""Filters: each pixel becomes a sum of its neighbours.
+"""Filters: each pixel becomes a sum of its neighbours, in one depthwise convolution for all images.
 
 Source of the formulas: kornia 0.9, `kornia.filters` and `kornia.enhance.sharpness`.
 """
@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fastpipe.device.augment import effects
-from fastpipe.device.augment.formulas.formula import Formula, Tensors, of_names
+from fastpipe.device.augment.formulas.formula import (
+    Formula,
+    Parameters,
+    Prepared,
+    Tensors,
+    of_names,
+)
+from fastpipe.plan.crops import Size
 
 
 def sharpness(module: Any) -> Formula:
@@ -20,4 +29,125 @@ def sharpness(module: Any) -> Formula:
         images.clamp_(0, 1)
         return effects.sharpness(images, tensors["sharpness"])
 
-    return Formula(of_names("sharpness"), change, least_size=(3, 3))
+    prepare = of_names("sharpness")
+    return Formula(prepare, change, least_size=(3, 3), memory_format=None)
+
+
+def gaussian_blur(module: Any) -> Formula | None:
+    """RandomGaussianBlur: along rows, then along columns."""
+    is_compiled = bool(vars(module).get("_compile_kwargs"))
+    if is_compiled:
+        return None
+    from kornia.filters import get_gaussian_kernel1d
+
+    height, width = _height_and_width(module.flags["kernel_size"])
+    border = module.flags["border_type"].name.lower()
+    is_same_on_batch = module.same_on_batch
+
+    def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
+        sigmas = parameters["sigma"][:, None]
+        if is_same_on_batch:
+            sigmas = sigmas[:1].expand_as(sigmas)
+        tensors = {"across": get_gaussian_kernel1d(width, sigmas)}
+        if height != width:
+            tensors["down"] = get_gaussian_kernel1d(height, sigmas)
+        return Prepared(tensors)
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        across = tensors["across"]
+        down = tensors.get("down", across)
+        images = _convolve(images, across[:, None, :], border)
+        return _convolve(images, down[:, :, None], border)
+
+    return Formula(prepare, change, least_size=_least_size((height, width), border))
+
+
+def box_blur(module: Any) -> Formula:
+    """RandomBoxBlur: the mean of a box, along rows, then along columns."""
+    height, width = _height_and_width(module.flags["kernel_size"])
+    border = module.flags["border_type"].name.lower()
+
+    def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
+        count = shape[0]
+        across = torch.full((1, 1, width), 1 / width)
+        down = torch.full((1, height, 1), 1 / height)
+        tensors = {
+            "across": across.expand(count, -1, -1),
+            "down": down.expand(count, -1, -1),
+        }
+        return Prepared(tensors)
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        images = _convolve(images, tensors["across"], border)
+        return _convolve(images, tensors["down"], border)
+
+    return Formula(prepare, change, least_size=_least_size((height, width), border))
+
+
+def motion_blur(module: Any) -> Formula | None:
+    """RandomMotionBlur: along a line of kornia's, whose length is drawn once a call."""
+    from kornia.filters import get_motion_kernel2d
+
+    border = module.flags["border_type"].name.lower()
+    mode = module.flags["resample"].name.lower()
+    fixed_length = module._fixed_kernel_size
+
+    def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
+        length = fixed_length
+        if length is None:
+            image_of_length = int(parameters["idx"][0])
+            length = int(parameters["ksize_factor"][image_of_length])
+        angles = parameters["angle_factor"]
+        directions = parameters["direction_factor"]
+        kernels = get_motion_kernel2d(length, angles, directions, mode)
+        return Prepared({"kernels": kernels})
+
+    def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
+        return _convolve(images, tensors["kernels"], border)
+
+    longest = fixed_length
+    if longest is None:
+        longest = int(max(module._param_generator.kernel_size))
+    return Formula(prepare, change, least_size=_least_size((longest, longest), border))
+
+
+def _height_and_width(kernel_size: int | tuple[int, int]) -> Size:
+    if isinstance(kernel_size, int):
+        return kernel_size, kernel_size
+    height, width = kernel_size
+    return int(height), int(width)
+
+
+def _least_size(kernel_size: Size, border: str) -> Size:
+    """The least height and width of images that kornia filters with this border."""
+    height, width = kernel_size
+    if border == "reflect":
+        return height // 2 + 1, width // 2 + 1
+    if border == "circular":
+        return height // 2, width // 2
+    return 1, 1
+
+
+def _convolve(images: Tensor, kernels: Tensor, border: str) -> Tensor:
+    """Convolves all planes in one call, each with the kernel of its image: a group a plane.
+
+    Args:
+        images: (n, c, height, width).
+        kernels: (n, kernel height, kernel width), not mirrored.
+        border: what lies outside the images, by kornia's name.
+    """
+    count, channels, height, width = images.shape
+    kernel_height, kernel_width = kernels.shape[1:]
+    # Of an even number of pixels, one more lies after the middle, as in kornia.
+    left = (kernel_width - 1) // 2
+    top = (kernel_height - 1) // 2
+    padding = (left, kernel_width - 1 - left, top, kernel_height - 1 - top)
+    padded = functional.pad(images, padding, mode=border)
+
+    num_planes = count * channels
+    planes = padded.reshape(1, num_planes, *padded.shape[2:])
+    # (n, 1, ...) -> (n, c, ...) -> (n * c, 1, ...)
+    kernels = kernels[:, None].expand(-1, channels, -1, -1)
+    kernels = kernels.reshape(num_planes, 1, kernel_height, kernel_width)
+    filtered = functional.conv2d(planes, kernels, groups=num_planes)
+    return filtered.view(count, channels, height, width)

@@ -48,6 +48,8 @@ class Formula:
             another number go through kornia.
         least_size: smaller images go through kornia, which refuses them.
         changes_size: whether the results have another size.
+        memory_format: of the images. Planes, whose rows have one channel, are what a CPU adds and
+            multiplies fastest. None: any; so it is where the channels are not computed with.
     """
 
     prepare: Callable[[Parameters, torch.Size], Prepared]
@@ -55,6 +57,7 @@ class Formula:
     channels: tuple[int, ...] = (1, 3, 4)
     least_size: Size = (1, 1)
     changes_size: bool = False
+    memory_format: torch.memory_format | None = torch.contiguous_format
 
     def fits(self, size: Size, channels: int) -> bool:
         """Whether it does what kornia's module does with such images."""

@@ -26,4 +26,4 @@ def _flip(dimension: int) -> Formula:
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         return images.flip(dimension)
 
-    return Formula(of_names(), change)
+    return Formula(of_names(), change, memory_format=None)

@@ -30,6 +30,9 @@ FORMULAS: dict[str, Callable[[Any], Formula | None]] = {
     "Normalize": tones.normalize,
     "RandomErasing": erase.erasing,
     "RandomSharpness": filters.sharpness,
+    "RandomGaussianBlur": filters.gaussian_blur,
+    "RandomBoxBlur": filters.box_blur,
+    "RandomMotionBlur": filters.motion_blur,
     "RandomHorizontalFlip": geometry.horizontal_flip,
     "RandomVerticalFlip": geometry.vertical_flip,
 }

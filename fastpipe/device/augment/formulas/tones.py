@@ -28,7 +28,7 @@ def solarize(module: Any) -> Formula:
         images.clamp_(0, 1).add_(additions).clamp_(0, 1)
         return effects.solarize(images, tensors["thresholds"])
 
-    return Formula(of_names("thresholds", "additions"), change)
+    return Formula(of_names("thresholds", "additions"), change, memory_format=None)
 
 
 def posterize(module: Any) -> Formula:
@@ -50,7 +50,7 @@ def posterize(module: Any) -> Formula:
         posterized = steps.mul_(scales).div_(255)
         return torch.where(scales == 1, images, posterized)
 
-    return Formula(prepare, change)
+    return Formula(prepare, change, memory_format=None)
 
 
 def invert(module: Any) -> Formula | None:
@@ -65,7 +65,7 @@ def invert(module: Any) -> Formula | None:
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         return images.neg_().add_(highest)
 
-    return Formula(of_names(), change)
+    return Formula(of_names(), change, memory_format=None)
 
 
 def autocontrast(module: Any) -> Formula | None:
@@ -112,7 +112,7 @@ def noise(module: Any) -> Formula:
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         return images.add_(tensors["noise"])
 
-    return Formula(prepare, change)
+    return Formula(prepare, change, memory_format=None)
 
 
 def normalize(module: Any) -> Formula | None:
@@ -130,11 +130,10 @@ def normalize(module: Any) -> Formula | None:
         return None
 
     def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
-        count, channels = shape[:2]
         tensors = {}
         for name, moment in moments.items():
             of_channels = moment.to(torch.float32).reshape(1, -1)
-            tensors[name] = of_channels.expand(count, channels)
+            tensors[name] = of_channels.expand(shape[0], -1)
         return Prepared(tensors)
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
@@ -142,4 +141,5 @@ def normalize(module: Any) -> Formula | None:
         deviations = tensors["std"][:, :, None, None]
         return images.sub_(means).div_(deviations)
 
-    return Formula(prepare, change, tuple(lengths) or (1, 3, 4))
+    channels = tuple(lengths) or (1, 3, 4)
+    return Formula(prepare, change, channels, memory_format=None)
