@@ -83,6 +83,56 @@ CASES: dict[str, Case] = {
     ),
     "RandomHorizontalFlip": Case(k.RandomHorizontalFlip),
     "RandomVerticalFlip": Case(k.RandomVerticalFlip),
+    "RandomAffine": Case(
+        lambda **options: k.RandomAffine(25.0, (0.2, 0.3), (0.7, 1.4), 15.0, **options)
+    ),
+    "RandomAffine, nearest": Case(
+        lambda **options: k.RandomAffine(
+            180.0, (0.2, 0.2), resample="nearest", padding_mode="border", **options
+        )
+    ),
+    "RandomAffine, corners": Case(
+        lambda **options: k.RandomAffine(
+            60.0,
+            scale=(0.5, 2.0),
+            resample="bicubic",
+            padding_mode="reflection",
+            align_corners=True,
+            **options,
+        )
+    ),
+    "RandomRotation": Case(lambda **options: k.RandomRotation(90.0, **options)),
+    "RandomRotation, nearest": Case(
+        lambda **options: k.RandomRotation(90.0, "nearest", align_corners=False, **options)
+    ),
+    "RandomRotation90": Case(lambda **options: k.RandomRotation90((-1, 2), **options)),
+    "RandomShear": Case(lambda **options: k.RandomShear((-20.0, 20.0, -10.0, 10.0), **options)),
+    "RandomTranslate": Case(
+        lambda **options: k.RandomTranslate((-0.3, 0.3), (-0.2, 0.4), "nearest", **options)
+    ),
+    "RandomPerspective": Case(lambda **options: k.RandomPerspective(0.6, **options)),
+    "RandomPerspective, nearest": Case(
+        lambda **options: k.RandomPerspective(
+            0.5, "nearest", align_corners=True, sampling_method="area_preserving", **options
+        )
+    ),
+    "RandomResizedCrop": Case(lambda **options: k.RandomResizedCrop((9, 11), **options)),
+    "RandomResizedCrop, half pixels": Case(
+        lambda **options: k.RandomResizedCrop((20, 9), align_corners=False, **options)
+    ),
+    "RandomResizedCrop, nearest": Case(
+        lambda **options: k.RandomResizedCrop((7, 30), resample="nearest", **options)
+    ),
+    "Resize": Case(lambda p=1.0, same_on_batch=True: k.Resize((9, 14), p=p)),
+    "Resize, one side": Case(
+        lambda p=1.0, same_on_batch=True: k.Resize(11, "long", "nearest", p=p)
+    ),
+    "LongestMaxSize": Case(
+        lambda p=1.0, same_on_batch=True: k.LongestMaxSize(10, align_corners=False, p=p)
+    ),
+    "SmallestMaxSize": Case(
+        lambda p=1.0, same_on_batch=True: k.SmallestMaxSize(10, "bicubic", p=p)
+    ),
 }
 
 

@@ -35,6 +35,16 @@ FORMULAS: dict[str, Callable[[Any], Formula | None]] = {
     "RandomMotionBlur": filters.motion_blur,
     "RandomHorizontalFlip": geometry.horizontal_flip,
     "RandomVerticalFlip": geometry.vertical_flip,
+    "RandomAffine": geometry.affine,
+    "RandomRotation": geometry.affine,
+    "RandomRotation90": geometry.affine,
+    "RandomShear": geometry.affine,
+    "RandomTranslate": geometry.affine,
+    "RandomPerspective": geometry.perspective,
+    "RandomResizedCrop": geometry.resized_crop,
+    "Resize": geometry.resize,
+    "LongestMaxSize": geometry.resize,
+    "SmallestMaxSize": geometry.resize,
 }
 
 
