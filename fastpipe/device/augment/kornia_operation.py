@@ -39,7 +39,13 @@ from fastpipe.device.augment.kornia_trials import (
     find_parameters_on_device,
     find_tensor_leaves,
 )
-from fastpipe.device.augment.operation import Draws, ModuleOperation, Step, Tensors
+from fastpipe.device.augment.operation import (
+    Array,
+    Draws,
+    ModuleOperation,
+    Step,
+    Tensors,
+)
 from fastpipe.device.augment.without_waits import WithoutWaits
 from fastpipe.plan.crops import Size
 from fastpipe.plan.draws import Stream
@@ -116,41 +122,61 @@ class Kornia(ModuleOperation):
         module_bits = draws.sample_bits(Stream.MODULE, position)
         seeds = _at_least_two(module_bits.view(np.int64))
         calls = []
-        arrays = {}
+        arrays: dict[str, Array] = {}
         groups = self._groups(draws, position, seeds, nature)
         for number, (group, rows) in enumerate(groups):
             group_seed = draws.group_seed(Stream.MODULE, position, group)
             row_seeds = seeds if rows is None else seeds[rows]
-            # Large parameters, such as maps of displacements, are not copied to a device. They are
-            # drawn there, from the seeds.
-            leaves = None
-            tree = None
-            prepared_host = None
-            if nature.has_large_parameters:
-                arrays[f"{number}.seeds"] = row_seeds
-            else:
-                parameters = self._draw_parameters(
-                    row_seeds, group_seed, size, draws.channels
-                )
-                leaves, tree = tree_flatten(parameters)
-                if formula is not None:
-                    shape = torch.Size((len(row_seeds), draws.channels, *size))
-                    prepared = formula.prepare(parameters, shape)
-                    prepared_host = prepared.host
-                    for name, tensor in prepared.tensors.items():
-                        arrays[f"{number}.formula.{name}"] = tensor.numpy()
-                # A module without a probability chooses among other modules. It does so on the host,
-                # so its parameters stay there. With a formula the module is called only to move
-                # what belongs to the images.
-                needs_leaves = formula is None or bool(self.moves)
-                if self._has_probability and needs_leaves:
-                    for leaf_index in find_tensor_leaves(leaves):
-                        arrays[f"{number}.{leaf_index}"] = leaves[leaf_index].numpy()
-            if rows is not None:
-                arrays[f"{number}.rows"] = rows
-            call = Call(rows, group_seed, leaves, tree, nature, formula, prepared_host)
+            call, call_arrays = self._plan_call(
+                row_seeds, group_seed, rows, size, nature, formula
+            )
             calls.append(call)
+            for name, array in call_arrays.items():
+                arrays[f"{number}.{name}"] = array
         return Step(calls, arrays)
+
+    def _plan_call(
+        self,
+        row_seeds: Int64s,
+        seed: int,
+        rows: Int64s | None,
+        size: Size,
+        nature: Nature,
+        formula: Formula | None,
+    ) -> tuple[Call, dict[str, Array]]:
+        """A call for the rows with these seeds, and its arrays."""
+        arrays: dict[str, Array] = {}
+        if rows is not None:
+            arrays["rows"] = rows
+        # Large parameters, such as maps of displacements, are not copied to a device. They are
+        # drawn there, from the seeds.
+        if nature.has_large_parameters:
+            arrays["seeds"] = row_seeds
+            return Call(rows, seed, None, None, nature, formula), arrays
+
+        channels = nature.channels
+        parameters = self._draw_parameters(row_seeds, seed, size, channels)
+        leaves, tree = tree_flatten(parameters)
+        prepared = None
+        if formula is not None:
+            shape = torch.Size((len(row_seeds), channels, *size))
+            prepared = formula.prepare(parameters, shape)
+        prepared_host = None
+        if prepared is None:
+            formula = None
+        else:
+            prepared_host = prepared.host
+            for name, tensor in prepared.tensors.items():
+                arrays[f"formula.{name}"] = tensor.numpy()
+        # A module without a probability chooses among other modules. It does so on the host, so its
+        # parameters stay there. With a formula the module is called only to move what belongs to
+        # the images.
+        needs_leaves = formula is None or bool(self.moves)
+        if self._has_probability and needs_leaves:
+            for leaf_index in find_tensor_leaves(leaves):
+                arrays[str(leaf_index)] = leaves[leaf_index].numpy()
+        call = Call(rows, seed, leaves, tree, nature, formula, prepared_host)
+        return call, arrays
 
     def size_after(self, size: Size, channels: int) -> Size:
         return self._nature(size, channels).size
@@ -358,7 +384,9 @@ class Kornia(ModuleOperation):
         if call.leaves is None:
             # Large parameters are drawn where the images are.
             parameters = self._parameters_of(images, call, tensors, begin, end)
-            return call.formula.prepare(parameters, images.shape)
+            drawn_there = call.formula.prepare(parameters, images.shape)
+            assert drawn_there is not None
+            return drawn_there
         prepared = {}
         for name, tensor in _with_prefix(tensors, "formula.").items():
             prepared[name] = tensor[begin:end]

@@ -41,7 +41,8 @@ class Formula:
     """How fastpipe carries a module of kornia out.
 
     Attributes:
-        prepare: parameters of n images, on the host, and the shape (n, c, height, width).
+        prepare: parameters of n images, on the host, and the shape (n, c, height, width). Returns
+            None if kornia has to carry these out.
         change: images (n, c, height, width) float32, which it may overwrite; `Prepared.tensors` on
             their device; `Prepared.host`. Returns the changed images.
         channels: the numbers of channels for which it is the same as kornia's module. Images with
@@ -52,7 +53,7 @@ class Formula:
             multiplies fastest. None: any; so it is where the channels are not computed with.
     """
 
-    prepare: Callable[[Parameters, torch.Size], Prepared]
+    prepare: Callable[[Parameters, torch.Size], Prepared | None]
     change: Callable[[Tensor, Tensors, Any], Tensor]
     channels: tuple[int, ...] = (1, 3, 4)
     least_size: Size = (1, 1)

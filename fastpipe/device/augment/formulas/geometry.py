@@ -182,7 +182,8 @@ def _from_output_to_input(matrices: Tensor, size: Size, align_corners: bool) -> 
     third_row = torch.linalg.cross(first, second)
     determinant = (first * first_row).sum(1)
     adjugate = torch.stack([first_row, second_row, third_row], dim=1)
-    return adjugate / determinant[:, None, None]
+    inverse: Tensor = adjugate / determinant[:, None, None]
+    return inverse
 
 
 def _even_places(length: int, align_corners: bool, device: torch.device) -> Tensor:
@@ -233,7 +234,7 @@ def _resize_one_by_one(
         mode = "nearest-exact"
         corners = None
     resized = []
-    for image, box in zip(images.split(1), boxes_tlbr.tolist(), strict=True):
+    for image, box in zip(torch.split(images, 1), boxes_tlbr.tolist(), strict=True):
         top, left, bottom, right = box
         crop = image[:, :, top:bottom, left:right]
         resized.append(

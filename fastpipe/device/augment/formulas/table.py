@@ -8,8 +8,20 @@ from typing import Any
 import torch
 
 from fastpipe.device.augment import kornia_modules
-from fastpipe.device.augment.formulas import colour, erase, filters, geometry, tones
+from fastpipe.device.augment.formulas import (
+    colour,
+    erase,
+    filters,
+    geometry,
+    policies,
+    tones,
+)
 from fastpipe.device.augment.formulas.formula import Formula
+
+
+def _policy(module: Any) -> Formula | None:
+    return policies.policy(module, find_formula)
+
 
 # A module -> its formula; None: it has options that the formula does not know.
 FORMULAS: dict[str, Callable[[Any], Formula | None]] = {
@@ -45,6 +57,9 @@ FORMULAS: dict[str, Callable[[Any], Formula | None]] = {
     "Resize": geometry.resize,
     "LongestMaxSize": geometry.resize,
     "SmallestMaxSize": geometry.resize,
+    "AutoAugment": _policy,
+    "RandAugment": _policy,
+    "TrivialAugment": _policy,
 }
 
 
@@ -52,11 +67,13 @@ def find_formula(module: torch.nn.Module) -> Formula | None:
     """How fastpipe carries out a module of kornia; None: kornia does."""
     if not kornia_modules.is_own(module):
         return None
-    # A hook expects that the module is called. Learned parameters need its own formula for their
-    # gradients, and a method that was replaced is another formula.
+    # A hook expects that the module is called, and a method that was replaced is another formula.
     has_hooks = bool(module._forward_hooks or module._forward_pre_hooks)
     is_changed = "apply_transform" in vars(module)
-    if has_hooks or is_changed or list(module.parameters()):
+    if has_hooks or is_changed:
+        return None
+    # Learned parameters are no draws. Those of a policy are the magnitudes that it draws around.
+    if list(module.parameters()) and not kornia_modules.is_policy(module):
         return None
     make = FORMULAS.get(type(module).__name__)
     if make is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.batches.formula_cases import CASES, colours, difference, is_carried_out
+from support.batches.formula_cases import CASES, assert_kornias, colours, is_carried_out
 from support.running.soak import times
 
 from fastpipe.device.augment import pixels
@@ -34,7 +34,6 @@ def test_images_of_any_size_are_kornias(
     monkeypatch.setattr(pixels, "on_cpu", lambda _: device == "cpu")
     torch.manual_seed(11)
     case = CASES[name]
-    most = 0 if "nearest" in name else 1e-5
     compared = 0
     for size in SIZES:
         for channels in case.channels:
@@ -44,7 +43,7 @@ def test_images_of_any_size_are_kornias(
             for count in (7, 5, 1):
                 for seed in range(times(1, 5)):
                     images = colours(count, channels, *size, seed)
-                    assert difference(module, images) <= most, (size, channels, count)
+                    assert_kornias(name, module, images, note=(size, channels, count))
                     compared += 1
     assert compared >= 15
 
@@ -53,9 +52,8 @@ def test_images_of_any_size_are_kornias(
 def test_thousands_of_samples_are_kornias(name: str) -> None:
     torch.manual_seed(12)
     case = CASES[name]
-    most = 0 if "nearest" in name else 1e-5
     for channels in case.channels:
         module = case.make(p=1.0)
         for seed in range(20):
             images = colours(100, channels, 24, 17, seed)
-            assert difference(module, images) <= most, (channels, seed)
+            assert_kornias(name, module, images, note=(channels, seed))

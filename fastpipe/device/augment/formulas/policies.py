@@ -1,0 +1,98 @@
+"""Policies of kornia.augmentation.auto: operations that are chosen once a call, each by its formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastpipe.device.augment import effects
+from fastpipe.device.augment.formulas.formula import (
+    Formula,
+    Parameters,
+    Prepared,
+    Tensors,
+)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One operation of a policy that was chosen.
+
+    Attributes:
+        formula: of its module.
+        host: `Prepared.host` of the formula.
+        changes_all: whether its probability chose all images.
+    """
+
+    formula: Formula
+    host: Any
+    changes_all: bool
+
+
+def policy(
+    module: Any, find_formula: Callable[[torch.nn.Module], Formula | None]
+) -> Formula | None:
+    """AutoAugment, RandAugment and TrivialAugment.
+
+    Args:
+        module: of kornia.
+        find_formula: of the modules inside.
+    """
+    for part in module.modules():
+        # A hook expects that the module is called.
+        if part._forward_hooks or part._forward_pre_hooks:
+            return None
+
+    def prepare(parameters: Any, shape: torch.Size) -> Prepared | None:
+        tensors: dict[str, Tensor] = {}
+        steps: list[_Step] = []
+        for operation, drawn in _chosen_operations(module, parameters):
+            is_changed = drawn["batch_prob"] > 0
+            if not is_changed.any():
+                continue
+            formula = find_formula(operation.op)
+            if formula is None or not formula.fits((shape[2], shape[3]), shape[1]):
+                return None
+            prepared = formula.prepare(drawn, shape)
+            if prepared is None:
+                return None
+            number = len(steps)
+            changes_all = bool(is_changed.all())
+            if not changes_all:
+                tensors[f"{number}.changed"] = is_changed.to(torch.float32)
+            for name, tensor in prepared.tensors.items():
+                tensors[f"{number}.of.{name}"] = tensor.detach()
+            steps.append(_Step(formula, prepared.host, changes_all))
+        return Prepared(tensors, host=tuple(steps))
+
+    def change(images: Tensor, tensors: Tensors, host: tuple[_Step, ...]) -> Tensor:
+        for number, step in enumerate(host):
+            prefix = f"{number}.of."
+            step_tensors = {}
+            for name, tensor in tensors.items():
+                if name.startswith(prefix):
+                    step_tensors[name.removeprefix(prefix)] = tensor
+            if step.changes_all:
+                images = step.formula.change(images, step_tensors, step.host)
+                continue
+            changed = step.formula.change(images.clone(), step_tensors, step.host)
+            is_changed = effects.per_image(tensors[f"{number}.changed"]) > 0
+            images = torch.where(is_changed, changed, images)
+        return images
+
+    # kornia refuses smaller images when it chooses sharpness.
+    return Formula(prepare, change, least_size=(3, 3))
+
+
+def _chosen_operations(module: Any, parameters: Any) -> list[tuple[Any, Parameters]]:
+    """The operations that a call chose, in order, with the parameters that each drew."""
+    operations = []
+    for chosen in parameters:
+        sequence = module.get_submodule(chosen.name)
+        for drawn in chosen.data:
+            operations.append((sequence.get_submodule(drawn.name), drawn.data))
+    return operations
