@@ -30,7 +30,7 @@ LAYERS: dict[str, str] = {
     "sources": "fastpipe.native pyarrow",
     "sources/picture": "fastpipe.native cv2 turbojpeg PIL",
     "sources/scan": "fastpipe.native",
-    "device/augment": "torch kornia",
+    "device/augment": "torch kornia triton",
     "device": "torch",
     "dataset": "torch",
     "loading": "torch",

@@ -16,6 +16,12 @@ from torch import Tensor
 from fastpipe.arrays import Float32s, Int64s
 from fastpipe.device.augment import pixels
 from fastpipe.device.augment.canvases import Canvases
+from fastpipe.device.augment.colour_pass.launch import (
+    can_launch,
+    change_images,
+    has_triton,
+)
+from fastpipe.device.augment.colour_pass.runs import find_runs
 from fastpipe.device.augment.foreign import Foreign
 from fastpipe.device.augment.inputs import (
     check_fits,
@@ -27,6 +33,7 @@ from fastpipe.device.augment.moving import move_places
 from fastpipe.device.augment.normalised import Mixing, one_hot
 from fastpipe.device.augment.operation import (
     AugmentPlan,
+    ColourRun,
     Draws,
     ModuleOperation,
     Operation,
@@ -41,6 +48,9 @@ from fastpipe.plan.crops import Size
 from fastpipe.plan.placed import Placed
 
 _CPU = torch.device("cpu")
+_COLOUR = (
+    "colour."  # before the names of a run's arrays, in the arrays of its first stage
+)
 
 
 class Chain(torch.nn.Module):
@@ -217,8 +227,31 @@ class Chain(torch.nn.Module):
         for number, step in enumerate(steps):
             for name, array in step.arrays.items():
                 arrays[f"{number}.{name}"] = np.ascontiguousarray(array)
-        hosts = tuple(step.host for step in steps)
-        return AugmentPlan(len(samples), tuple(sizes), channels, bits, hosts, arrays)
+        colour_runs = self._colour_runs(steps, len(samples), channels)
+        for run in colour_runs:
+            for name, array in run.arrays.items():
+                arrays[f"{run.first}.{_COLOUR}{name}"] = array
+        return AugmentPlan(
+            len(samples),
+            tuple(sizes),
+            channels,
+            bits,
+            hosts=tuple(step.host for step in steps),
+            arrays=arrays,
+            colour_runs=tuple(colour_runs),
+        )
+
+    def _colour_runs(
+        self, steps: Sequence[Step], count: int, channels: int
+    ) -> list[ColourRun]:
+        """The stages before normalising that a GPU can carry out in one pass."""
+        if not has_triton():
+            return []
+        stages = []
+        # `steps` has those after normalising, too.
+        for operation, step in zip(self.stages, steps, strict=False):
+            stages.append(operation.pixel_steps(step, channels))
+        return find_runs(stages, count)
 
     def partners(self, plan: AugmentPlan) -> tuple[Int64s, Float32s]:
         """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share.
@@ -405,8 +438,11 @@ class Chain(torch.nn.Module):
 
         out: Tensor | None = None
         for first_row, end in parts(images, self._part_bytes()):
-            images_of_part = images[first_row:end]
-            part = self._operate(images_of_part, first_row, plan, step_tensors)
+            part = images[first_row:end]
+            # The last stages may be one pass with normalising.
+            last_run = self._run_that_ends(plan, part)
+            num_stages = len(self.stages) if last_run is None else last_run.first
+            part = self._operate(part, first_row, plan, step_tensors, num_stages)
             is_images = part.ndim == 4 and part.shape[1] == plan.channels
             if self.mean is None and not self._after and not is_images:
                 # Nothing comes after the operations, so they may return results of any shape.
@@ -422,7 +458,13 @@ class Chain(torch.nn.Module):
                 out = self._canvases.take(shape, dtype, images.device)
             # The following operations work in the output, part by part, while it is in the cache.
             out_part = out[first_row:end]
-            normalise(part, normalising["scale"], normalising["shift"], out_part)
+            scale = normalising["scale"]
+            shift = normalising["shift"]
+            if last_run is None:
+                normalise(part, scale, shift, out_part)
+            else:
+                run_tensors = _tensors_of(last_run, step_tensors)
+                change_images(part, last_run, run_tensors, out_part, (scale, shift))
             for operation, host, tensors in by_part:
                 operation.run(out_part, first_row, host, tensors)
         assert out is not None
@@ -463,12 +505,23 @@ class Chain(torch.nn.Module):
         first_row: int,
         plan: AugmentPlan,
         step_tensors: Sequence[Tensors],
+        num_stages: int,
     ) -> Tensor:
-        """Runs the operations before normalising on the rows of a batch from `first_row` on."""
-        if not self.stages:
-            return images
-        images = to_unit(images, self._first_memory_format())
-        for number, operation in enumerate(self.stages):
+        """Runs the first operations on the rows of a batch from `first_row` on."""
+        run_at: dict[int, ColourRun] = {}
+        if can_launch(images):
+            run_at = {run.first: run for run in plan.colour_runs}
+        next_stage = 0
+        for number, operation in enumerate(self.stages[:num_stages]):
+            if number < next_stage:
+                continue  # it was part of a run
+            if number in run_at:
+                run = run_at[number]
+                images = self._run_colours(images, run, step_tensors)
+                next_stage = run.end
+                continue
+            if number == 0:
+                images = to_unit(images, self._first_memory_format(0))
             memory_format = operation.memory_format
             is_after_foreign = number > 0 and isinstance(
                 self.stages[number - 1], Foreign
@@ -488,9 +541,29 @@ class Chain(torch.nn.Module):
                 self._watches[number].look(operation.name, images)
         return images
 
-    def _first_memory_format(self) -> torch.memory_format:
-        """That of the first operation that works in one of them only."""
-        for operation in self.stages:
+    def _run_that_ends(self, plan: AugmentPlan, images: Tensor) -> ColourRun | None:
+        """The colour run that the last stage belongs to, if these images can have it."""
+        if not plan.colour_runs or not can_launch(images):
+            return None
+        last = plan.colour_runs[-1]
+        return last if last.end == len(self.stages) else None
+
+    def _run_colours(
+        self, images: Tensor, run: ColourRun, step_tensors: Sequence[Tensors]
+    ) -> Tensor:
+        """Carries a run of stages out, into fresh memory as the next stage wants it."""
+        out = torch.empty(
+            images.shape,
+            dtype=torch.float32,
+            device=images.device,
+            memory_format=self._first_memory_format(run.end),
+        )
+        change_images(images, run, _tensors_of(run, step_tensors), out)
+        return out
+
+    def _first_memory_format(self, first_stage: int) -> torch.memory_format:
+        """That of the first operation, from this stage on, that works in one of them only."""
+        for operation in self.stages[first_stage:]:
             if operation.memory_format is not None:
                 return operation.memory_format
         return torch.channels_last
@@ -525,3 +598,12 @@ class Chain(torch.nn.Module):
             soft.mul_(1 - self.label_smoothing)
             soft.add_(self.label_smoothing / classes)
         return soft
+
+
+def _tensors_of(run: ColourRun, step_tensors: Sequence[Tensors]) -> dict[str, Tensor]:
+    """The arrays of a run, on the device."""
+    tensors = {}
+    for name, tensor in step_tensors[run.first].items():
+        if name.startswith(_COLOUR):
+            tensors[name.removeprefix(_COLOUR)] = tensor
+    return tensors

@@ -16,7 +16,7 @@ wants.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
@@ -43,7 +43,9 @@ from fastpipe.device.augment.operation import (
     Array,
     Draws,
     ModuleOperation,
+    StageSteps,
     Step,
+    T,
     Tensors,
 )
 from fastpipe.device.augment.without_waits import WithoutWaits
@@ -177,6 +179,24 @@ class Kornia(ModuleOperation):
                 arrays[str(leaf_index)] = leaves[leaf_index].numpy()
         call = Call(rows, seed, leaves, tree, nature, formula, prepared_host)
         return call, arrays
+
+    def pixel_steps(self, step: Step, channels: int) -> StageSteps | None:
+        if channels != 3:
+            return None
+        stage = []
+        for number, call in enumerate(step.host):
+            if (
+                call.formula is None
+                or call.formula.steps is None
+                or call.leaves is None
+            ):
+                return None
+            arrays = _with_prefix(step.arrays, f"{number}.formula.")
+            stage.append((call.rows, call.formula.steps(arrays, call.prepared_host)))
+        # Without a call it is not known what the module would do: another size, for example.
+        if not stage and not _has_steps(self.module):
+            return None
+        return stage
 
     def size_after(self, size: Size, channels: int) -> Size:
         return self._nature(size, channels).size
@@ -429,13 +449,18 @@ class Kornia(ModuleOperation):
         return tree_unflatten(leaves, call.tree)
 
 
-def _with_prefix(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names have the prefix, by the rest of their names."""
-    inner: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
+def _with_prefix(values: Mapping[str, T], prefix: str) -> dict[str, T]:
+    """The values whose names have the prefix, by the rest of their names."""
+    inner: dict[str, T] = {}
+    for name, value in values.items():
         if name.startswith(prefix):
-            inner[name.removeprefix(prefix)] = tensor
+            inner[name.removeprefix(prefix)] = value
     return inner
+
+
+def _has_steps(module: torch.nn.Module) -> bool:
+    formula = find_formula(module)
+    return formula is not None and formula.steps is not None
 
 
 def _at_least_two(rows: Int64s) -> Int64s:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.arrays import Float64s, Int64s, Uint64s
+from fastpipe.device.augment.pixel_steps import PixelStep
 from fastpipe.plan.crops import Size
 from fastpipe.plan.draws import bits, key, uniform, uniform_one
 
@@ -48,6 +49,8 @@ Function = Callable[..., Tensor]
 Array = NDArray[Any]
 T = TypeVar("T")
 Tensors = Mapping[str, Tensor]  # the arrays of a step, on the device
+# The pixel steps of one stage: for some rows of the batch each, or for all (None).
+StageSteps = list[tuple[Int64s | None, list[PixelStep]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +115,24 @@ class Step:
 
 
 @dataclass(frozen=True)
+class ColourRun:
+    """Stages [first, end) of a plan that change each pixel by itself: one pass over the images.
+
+    Attributes:
+        first, end: numbers of stages.
+        has_contrast: whether a step needs the mean grey of its image, which is summed up before.
+        arrays: "codes" (n, steps) int64; "values" (n, steps, NUM_VALUES) float32; "flips" (n, 2)
+            int64, 1 for an image that is mirrored across, and down; "contrast_at" (n,) int64, the
+            number of the step that needs the mean grey, or the number of all steps.
+    """
+
+    first: int
+    end: int
+    has_contrast: bool
+    arrays: dict[str, Array]
+
+
+@dataclass(frozen=True)
 class AugmentPlan:
     """The augmentation of one batch, drawn.
 
@@ -122,6 +143,8 @@ class AugmentPlan:
         hosts: `Step.host` of each stage, in order.
         arrays: the arrays of all stages, by "stage.name"; small. Augment.carry_out wants them as
             tensors on its device.
+        colour_runs: the stages that a GPU carries out in one pass. The arrays of a run belong to
+            its first stage, by "stage.colour.name".
     """
 
     count: int
@@ -130,6 +153,7 @@ class AugmentPlan:
     bits: int
     hosts: tuple[Any, ...]
     arrays: dict[str, Array]
+    colour_runs: tuple[ColourRun, ...] = ()
 
     def split(self, arrays: Mapping[str, T]) -> list[dict[str, T]]:
         """The arrays, or tensors made of them, of each stage, by the names of the stage."""
@@ -197,6 +221,12 @@ class Operation(torch.nn.Module, ABC):
             first: the batch's row that images[0] is.
             host, tensors: of the step, for the whole batch; the tensors are on the images' device.
         """
+
+    def pixel_steps(self, step: Step, channels: int) -> StageSteps | None:
+        """What a step does to images of so many channels, as steps of single pixels; None: it is no
+        such thing.
+        """
+        return None
 
     def size_after(self, size: Size, channels: int) -> Size:
         """(height, width) of its results for images of `size`."""

@@ -11,8 +11,8 @@ import pytest
 import torch
 from support.batches.augment_batches import differing, photos, tensors_of
 from support.batches.kornia_cases import k
+from support.devices.launches import launches_of
 from support.devices.simulated_gpu import simulated
-from test_augment_device import launches_of
 from test_augment_modules import Returns
 from torch import Tensor
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from support.batches.augment_batches import photos, tensors_of
+from support.devices.launches import launches_of
 from support.devices.simulated_gpu import simulated
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fastpipe import Augment
 from fastpipe.device.augment import effects, pixels
@@ -71,51 +71,6 @@ def test_how_a_batch_is_cut_makes_no_difference(monkeypatch: pytest.MonkeyPatch)
             result, _ = AUGMENTS[name](images, LABELS, batch=0)
             assert torch.equal(result, expected), (name, rows)
         monkeypatch.undo()
-
-
-# For these a device has nothing to do.
-VIEWS = {
-    "permute",
-    "slice",
-    "empty",
-    "empty_like",
-    "detach",
-    "view",
-    "select",
-    "unsqueeze",
-    "expand",
-    "unbind",
-}
-
-
-def launches_of(augment: Augment, images: Tensor) -> list[str]:
-    """The kernels of a batch, by name, in order."""
-    count, channels, *size = images.shape
-    keys = {
-        "seed": 0,
-        "epoch": 0,
-        "batch": 0,
-        "channels": channels,
-        "bits": 8 * images.element_size(),
-    }
-    plan = augment.plan(np.arange(count), (size[0], size[1]), **keys)
-    images, labels, tensors = (
-        images.to("meta"),
-        torch.arange(count, device="meta"),
-        tensors_of(plan, "meta"),
-    )
-    kernels: list[str] = []
-
-    class Names(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            kernels.append(function._schema.name.partition("::")[2])
-            return function(*args, **(kwargs or {}))
-
-    with Names():
-        augment.carry_out(images, labels, plan, tensors)
-    return [kernel for kernel in kernels if kernel not in VIEWS]
 
 
 def test_normalising_is_one_kernel() -> None:

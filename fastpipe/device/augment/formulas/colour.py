@@ -7,6 +7,7 @@ kornia's by less than 1e-5, because sums come in another order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,6 +20,12 @@ from fastpipe.device.augment.formulas.formula import (
     Prepared,
     Tensors,
     of_names,
+)
+from fastpipe.device.augment.pixel_steps import (
+    Array,
+    Code,
+    PixelStep,
+    one_step,
 )
 
 Change = Callable[[Tensor, Tensor], Tensor]  # images, a factor for each -> images
@@ -35,6 +42,14 @@ _NEUTRAL = {
 }
 
 
+@dataclass(frozen=True)
+class _JitterStep:
+    """A step of a jitter: images and a factor for each -> images; the same for one pixel."""
+
+    change: Change
+    code: Code
+
+
 def jitter(module: Any) -> Formula:
     """ColorJitter: torchvision's four steps."""
     return _ordered(_JITTER_STEPS, module)
@@ -45,7 +60,7 @@ def jiggle(module: Any) -> Formula:
     return _ordered(_JIGGLE_STEPS, module)
 
 
-def _ordered(steps: Mapping[str, Change], module: Any) -> Formula:
+def _ordered(jitter_steps: Mapping[str, _JitterStep], module: Any) -> Formula:
     """The four steps of a jitter, in an order that is fixed or drawn once a call."""
     fixed_order = getattr(module, "_fixed_order", None)
 
@@ -67,14 +82,20 @@ def _ordered(steps: Mapping[str, Change], module: Any) -> Formula:
     def change(images: Tensor, tensors: Tensors, host: tuple[str, ...]) -> Tensor:
         images.clamp_(0, 1)
         for name in host:
-            images = steps[name](images, tensors[name])
+            images = jitter_steps[name].change(images, tensors[name])
         return images
 
-    return Formula(prepare, change, _RGB)
+    def steps(arrays: Mapping[str, Array], host: tuple[str, ...]) -> list[PixelStep]:
+        pixel_steps = [PixelStep(Code.CLAMP)]
+        for name in host:
+            pixel_steps.append(PixelStep(jitter_steps[name].code, (arrays[name],)))
+        return pixel_steps
+
+    return Formula(prepare, change, _RGB, steps=steps)
 
 
 def _by_factor(
-    name: str, change_by: Change, channels: tuple[int, ...] = (1, 3, 4)
+    name: str, change_by: Change, code: Code, channels: tuple[int, ...] = (1, 3, 4)
 ) -> Callable[[Any], Formula | None]:
     """A module with one parameter, whose input and output are clamped."""
 
@@ -86,7 +107,13 @@ def _by_factor(
         if not getattr(module, "clip_output", True):
             return None
         memory_format = torch.contiguous_format if channels == _RGB else None
-        return Formula(of_names(name), change, channels, memory_format=memory_format)
+        return Formula(
+            of_names(name),
+            change,
+            channels,
+            memory_format=memory_format,
+            steps=one_step(code, name),
+        )
 
     return make
 
@@ -128,7 +155,7 @@ def grayscale(module: Any) -> Formula | None:
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         return effects.grayscale(images, _GREY_WEIGHTS)
 
-    return Formula(of_names(), change, _RGB)
+    return Formula(of_names(), change, _RGB, steps=one_step(Code.GREY))
 
 
 def gamma(module: Any) -> Formula:
@@ -140,23 +167,26 @@ def gamma(module: Any) -> Formula:
         images.clamp_(0, 1).pow_(exponent)
         return images.mul_(gain).clamp_(0, 1)
 
-    prepare = of_names("gamma_factor", "gain_factor")
-    return Formula(prepare, change, memory_format=None)
+    names = ("gamma_factor", "gain_factor")
+    steps = one_step(Code.GAMMA, *names)
+    return Formula(of_names(*names), change, memory_format=None, steps=steps)
 
 
-_JITTER_STEPS: dict[str, Change] = {
-    "brightness_factor": effects.brightness,
-    "contrast_factor": _contrast_to_mean,
-    "saturation_factor": _saturate_from_grey,
-    "hue_factor": effects.hue,
+_JITTER_STEPS = {
+    "brightness_factor": _JitterStep(effects.brightness, Code.MULTIPLY),
+    "contrast_factor": _JitterStep(_contrast_to_mean, Code.CONTRAST),
+    "saturation_factor": _JitterStep(_saturate_from_grey, Code.SATURATE),
+    "hue_factor": _JitterStep(effects.hue, Code.TURN_HUE),
 }
-_JIGGLE_STEPS: dict[str, Change] = {
-    "brightness_factor": _add,
-    "contrast_factor": effects.brightness,  # multiplies, too
-    "saturation_factor": _saturate_in_hsv,
-    "hue_factor": effects.hue,
+_JIGGLE_STEPS = {
+    "brightness_factor": _JitterStep(_add, Code.ADD),
+    "contrast_factor": _JitterStep(effects.brightness, Code.MULTIPLY),
+    "saturation_factor": _JitterStep(_saturate_in_hsv, Code.SATURATE_IN_HSV),
+    "hue_factor": _JitterStep(effects.hue, Code.TURN_HUE),
 }
-brightness = _by_factor("brightness_factor", _add)
-contrast = _by_factor("contrast_factor", effects.brightness)
-saturation = _by_factor("saturation_factor", _saturate_in_hsv, _RGB)
-hue = _by_factor("hue_factor", effects.hue, _RGB)
+brightness = _by_factor("brightness_factor", _add, Code.ADD)
+contrast = _by_factor("contrast_factor", effects.brightness, Code.MULTIPLY)
+saturation = _by_factor(
+    "saturation_factor", _saturate_in_hsv, Code.SATURATE_IN_HSV, _RGB
+)
+hue = _by_factor("hue_factor", effects.hue, Code.TURN_HUE, _RGB)

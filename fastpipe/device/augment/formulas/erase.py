@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from fastpipe.device.augment.formulas.formula import (
     Prepared,
     Tensors,
 )
+from fastpipe.device.augment.pixel_steps import Array, Code, PixelStep
 from fastpipe.device.augment.pixels import inside
 
 
@@ -38,4 +40,9 @@ def erasing(module: Any) -> Formula:
         values = effects.per_image(tensors["values"])
         return torch.where(in_box[:, None], values, images)
 
-    return Formula(prepare, change, memory_format=None)
+    def steps(arrays: Mapping[str, Array], host: None) -> list[PixelStep]:
+        top, left, bottom, right = arrays["boxes"].T
+        values = arrays["values"]
+        return [PixelStep(Code.ERASE, (top, left, bottom, right, values))]
+
+    return Formula(prepare, change, memory_format=None, steps=steps)

@@ -51,13 +51,16 @@ def gaussian_blur(module: Any) -> Formula | None:
         tensors = {"across": get_gaussian_kernel1d(width, sigmas)}
         if height != width:
             tensors["down"] = get_gaussian_kernel1d(height, sigmas)
+        for name, weights in tensors.items():
+            # A kernel for each channel, so that a GPU need not copy them.
+            tensors[name] = weights[:, None].expand(-1, shape[1], -1)
         return Prepared(tensors)
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         across = tensors["across"]
         down = tensors.get("down", across)
-        images = _convolve(images, across[:, None, :], border)
-        return _convolve(images, down[:, :, None], border)
+        images = _convolve(images, across[:, :, None, :], border)
+        return _convolve(images, down[:, :, :, None], border)
 
     return Formula(prepare, change, least_size=_least_size((height, width), border))
 
@@ -68,14 +71,10 @@ def box_blur(module: Any) -> Formula:
     border = module.flags["border_type"].name.lower()
 
     def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
-        count = shape[0]
-        across = torch.full((1, 1, width), 1 / width)
-        down = torch.full((1, height, 1), 1 / height)
-        tensors = {
-            "across": across.expand(count, -1, -1),
-            "down": down.expand(count, -1, -1),
-        }
-        return Prepared(tensors)
+        count, channels = shape[:2]
+        across = torch.full((count, channels, 1, width), 1 / width)
+        down = torch.full((count, channels, height, 1), 1 / height)
+        return Prepared({"across": across, "down": down})
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         images = _convolve(images, tensors["across"], border)
@@ -103,7 +102,7 @@ def motion_blur(module: Any) -> Formula | None:
         return Prepared({"kernels": kernels})
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
-        return _convolve(images, tensors["kernels"], border)
+        return _convolve(images, tensors["kernels"][:, None], border)
 
     longest = fixed_length
     if longest is None:
@@ -133,11 +132,11 @@ def _convolve(images: Tensor, kernels: Tensor, border: str) -> Tensor:
 
     Args:
         images: (n, c, height, width).
-        kernels: (n, kernel height, kernel width), not mirrored.
+        kernels: (n, c, kernel height, kernel width), not mirrored; (n, 1, ...) for all channels.
         border: what lies outside the images, by kornia's name.
     """
     count, channels, height, width = images.shape
-    kernel_height, kernel_width = kernels.shape[1:]
+    kernel_height, kernel_width = kernels.shape[2:]
     # Of an even number of pixels, one more lies after the middle, as in kornia.
     left = (kernel_width - 1) // 2
     top = (kernel_height - 1) // 2
@@ -146,8 +145,8 @@ def _convolve(images: Tensor, kernels: Tensor, border: str) -> Tensor:
 
     num_planes = count * channels
     planes = padded.reshape(1, num_planes, *padded.shape[2:])
-    # (n, 1, ...) -> (n, c, ...) -> (n * c, 1, ...)
-    kernels = kernels[:, None].expand(-1, channels, -1, -1)
+    # (n, c, ...) -> (n * c, 1, ...)
+    kernels = kernels.expand(-1, channels, -1, -1)
     kernels = kernels.reshape(num_planes, 1, kernel_height, kernel_width)
     filtered = functional.conv2d(planes, kernels, groups=num_planes)
     return filtered.view(count, channels, height, width)

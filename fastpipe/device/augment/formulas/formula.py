@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastpipe.device.augment.pixel_steps import Steps
 from fastpipe.plan.crops import Size
 
 Parameters = Mapping[str, Tensor]  # that kornia drew, by kornia's names
@@ -51,6 +52,8 @@ class Formula:
         changes_size: whether the results have another size.
         memory_format: of the images. Planes, whose rows have one channel, are what a CPU adds and
             multiplies fastest. None: any; so it is where the channels are not computed with.
+        steps: the same for RGB as steps of each pixel, from the arrays of `Prepared.tensors` and
+            `Prepared.host`; None: it is no such thing.
     """
 
     prepare: Callable[[Parameters, torch.Size], Prepared | None]
@@ -59,6 +62,7 @@ class Formula:
     least_size: Size = (1, 1)
     changes_size: bool = False
     memory_format: torch.memory_format | None = torch.contiguous_format
+    steps: Steps | None = None
 
     def fits(self, size: Size, channels: int) -> bool:
         """Whether it does what kornia's module does with such images."""

@@ -21,24 +21,25 @@ from fastpipe.device.augment.formulas.formula import (
     Tensors,
     of_names,
 )
+from fastpipe.device.augment.pixel_steps import Code, one_step
 from fastpipe.plan.crops import Size
 
 
 def horizontal_flip(module: Any) -> Formula:
     """RandomHorizontalFlip."""
-    return _flip(dimension=3)
+    return _flip(3, Code.FLIP_ACROSS)
 
 
 def vertical_flip(module: Any) -> Formula:
     """RandomVerticalFlip."""
-    return _flip(dimension=2)
+    return _flip(2, Code.FLIP_DOWN)
 
 
-def _flip(dimension: int) -> Formula:
+def _flip(dimension: int, code: Code) -> Formula:
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         return images.flip(dimension)
 
-    return Formula(of_names(), change, memory_format=None)
+    return Formula(of_names(), change, memory_format=None, steps=one_step(code))
 
 
 def affine(module: Any) -> Formula | None:

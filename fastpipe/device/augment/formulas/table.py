@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,43 +24,59 @@ def _policy(module: Any) -> Formula | None:
     return policies.policy(module, find_formula)
 
 
-# A module -> its formula; None: it has options that the formula does not know.
-FORMULAS: dict[str, Callable[[Any], Formula | None]] = {
-    "ColorJitter": colour.jitter,
-    "ColorJiggle": colour.jiggle,
-    "RandomBrightness": colour.brightness,
-    "RandomContrast": colour.contrast,
-    "RandomSaturation": colour.saturation,
-    "RandomHue": colour.hue,
-    "RandomGamma": colour.gamma,
-    "RandomGrayscale": colour.grayscale,
-    "RandomSolarize": tones.solarize,
-    "RandomPosterize": tones.posterize,
-    "RandomEqualize": tones.equalize,
-    "RandomAutoContrast": tones.autocontrast,
-    "RandomInvert": tones.invert,
-    "RandomGaussianNoise": tones.noise,
-    "Normalize": tones.normalize,
-    "RandomErasing": erase.erasing,
-    "RandomSharpness": filters.sharpness,
-    "RandomGaussianBlur": filters.gaussian_blur,
-    "RandomBoxBlur": filters.box_blur,
-    "RandomMotionBlur": filters.motion_blur,
-    "RandomHorizontalFlip": geometry.horizontal_flip,
-    "RandomVerticalFlip": geometry.vertical_flip,
-    "RandomAffine": geometry.affine,
-    "RandomRotation": geometry.affine,
-    "RandomRotation90": geometry.affine,
-    "RandomShear": geometry.affine,
-    "RandomTranslate": geometry.affine,
-    "RandomPerspective": geometry.perspective,
-    "RandomResizedCrop": geometry.resized_crop,
-    "Resize": geometry.resize,
-    "LongestMaxSize": geometry.resize,
-    "SmallestMaxSize": geometry.resize,
-    "AutoAugment": _policy,
-    "RandAugment": _policy,
-    "TrivialAugment": _policy,
+@dataclass(frozen=True)
+class Known:
+    """A class of kornia that has a formula.
+
+    Attributes:
+        make: a module -> its formula; None: it has options that the formula does not know.
+        unknown: these options, for the documentation.
+    """
+
+    make: Callable[[Any], Formula | None]
+    unknown: str = ""
+
+
+_NOT_CLIPPED = "`clip_output=False`"
+_FILLED = '`padding_mode="fill"`'
+KNOWN: dict[str, Known] = {
+    "ColorJitter": Known(colour.jitter),
+    "ColorJiggle": Known(colour.jiggle),
+    "RandomBrightness": Known(colour.brightness, _NOT_CLIPPED),
+    "RandomContrast": Known(colour.contrast, _NOT_CLIPPED),
+    "RandomSaturation": Known(colour.saturation),
+    "RandomHue": Known(colour.hue),
+    "RandomGamma": Known(colour.gamma),
+    "RandomGrayscale": Known(colour.grayscale, "`rgb_weights`"),
+    "RandomSolarize": Known(tones.solarize),
+    "RandomPosterize": Known(tones.posterize),
+    "RandomEqualize": Known(tones.equalize),
+    "RandomAutoContrast": Known(tones.autocontrast, _NOT_CLIPPED),
+    "RandomInvert": Known(tones.invert, "a `max_val` of several numbers"),
+    "RandomGaussianNoise": Known(tones.noise),
+    "Normalize": Known(tones.normalize, "moments of more than one dimension"),
+    "RandomErasing": Known(erase.erasing),
+    "RandomSharpness": Known(filters.sharpness),
+    "RandomGaussianBlur": Known(filters.gaussian_blur, "a call of its `compile()`"),
+    "RandomBoxBlur": Known(filters.box_blur),
+    "RandomMotionBlur": Known(filters.motion_blur),
+    "RandomHorizontalFlip": Known(geometry.horizontal_flip),
+    "RandomVerticalFlip": Known(geometry.vertical_flip),
+    "RandomAffine": Known(geometry.affine, _FILLED),
+    "RandomRotation": Known(geometry.affine),
+    "RandomRotation90": Known(geometry.affine),
+    "RandomShear": Known(geometry.affine, _FILLED),
+    "RandomTranslate": Known(geometry.affine, _FILLED),
+    "RandomPerspective": Known(geometry.perspective),
+    "RandomResizedCrop": Known(
+        geometry.resized_crop, '`cropping_mode="resample"`, `resample="bicubic"`'
+    ),
+    "Resize": Known(geometry.resize, "`antialias=True`"),
+    "LongestMaxSize": Known(geometry.resize),
+    "SmallestMaxSize": Known(geometry.resize),
+    "AutoAugment": Known(_policy),
+    "RandAugment": Known(_policy),
+    "TrivialAugment": Known(_policy),
 }
 
 
@@ -75,7 +92,7 @@ def find_formula(module: torch.nn.Module) -> Formula | None:
     # Learned parameters are no draws. Those of a policy are the magnitudes that it draws around.
     if list(module.parameters()) and not kornia_modules.is_policy(module):
         return None
-    make = FORMULAS.get(type(module).__name__)
-    if make is None:
+    known = KNOWN.get(type(module).__name__)
+    if known is None:
         return None
-    return make(module)
+    return known.make(module)

@@ -5,6 +5,7 @@ Source of the formulas: kornia 0.9, `kornia.enhance`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -18,6 +19,12 @@ from fastpipe.device.augment.formulas.formula import (
     Tensors,
     of_names,
 )
+from fastpipe.device.augment.pixel_steps import (
+    Array,
+    Code,
+    PixelStep,
+    one_step,
+)
 
 
 def solarize(module: Any) -> Formula:
@@ -28,7 +35,9 @@ def solarize(module: Any) -> Formula:
         images.clamp_(0, 1).add_(additions).clamp_(0, 1)
         return effects.solarize(images, tensors["thresholds"])
 
-    return Formula(of_names("thresholds", "additions"), change, memory_format=None)
+    names = ("thresholds", "additions")
+    steps = one_step(Code.SOLARIZE, *names)
+    return Formula(of_names(*names), change, memory_format=None, steps=steps)
 
 
 def posterize(module: Any) -> Formula:
@@ -50,7 +59,8 @@ def posterize(module: Any) -> Formula:
         posterized = steps.mul_(scales).div_(255)
         return torch.where(scales == 1, images, posterized)
 
-    return Formula(prepare, change, memory_format=None)
+    steps = one_step(Code.POSTERIZE, "scales")
+    return Formula(prepare, change, memory_format=None, steps=steps)
 
 
 def invert(module: Any) -> Formula | None:
@@ -65,7 +75,14 @@ def invert(module: Any) -> Formula | None:
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         return images.neg_().add_(highest)
 
-    return Formula(of_names(), change, memory_format=None)
+    def steps(arrays: Mapping[str, Array], host: None) -> list[PixelStep]:
+        return [PixelStep(Code.INVERT, (highest,))]
+
+    # Results beyond [0, 1] would be a reason to warn, and are only looked for after a whole stage.
+    is_unit = 0 <= highest <= 1
+    return Formula(
+        of_names(), change, memory_format=None, steps=steps if is_unit else None
+    )
 
 
 def autocontrast(module: Any) -> Formula | None:

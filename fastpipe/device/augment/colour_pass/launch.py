@@ -1,0 +1,138 @@
+"""Launches a colour pass where the device has Triton: one kernel, or two with contrast."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from fastpipe.device.augment.colour_pass.runs import find_runs
+from fastpipe.device.augment.operation import ColourRun, StageSteps
+from fastpipe.device.augment.pixel_steps import Code, PixelStep
+from fastpipe.device.augment.pixels import full_of
+
+_LOG = logging.getLogger("fastpipe")
+BLOCK_SIZE = 1024  # pixels of a program
+# Without it a product and a sum are rounded once, and a tone may round to another one than in torch.
+OPTIONS = {"enable_fp_fusion": False}
+
+
+@cache
+def has_triton() -> bool:
+    """Whether Triton is installed; torch's builds for CUDA bring it."""
+    return find_spec("triton") is not None
+
+
+def can_launch(images: Tensor) -> bool:
+    """Whether these images can be given to Triton's kernels.
+
+    Triton's interpreter, for tests, takes images on a CPU.
+    """
+    # Other kinds of tensors stand for memory that a kernel could not read.
+    if not has_triton() or type(images) is not Tensor:
+        return False
+    device_type = "cuda"
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        device_type = "cpu"
+    return images.device.type == device_type and _works_on(images.device)
+
+
+@cache
+def _works_on(device: torch.device) -> bool:
+    """Launches the kernels once, for an image of one pixel.
+
+    Triton is more than a package: it needs a compiler of C, and a folder that it may write.
+    """
+    image = torch.zeros((1, 3, 1, 1), dtype=torch.uint8, device=device)
+    out = torch.empty((1, 3, 1, 1), dtype=torch.float32, device=device)
+    stage: StageSteps = [(None, [PixelStep(Code.CONTRAST, (1.0,))])]
+    (run,) = find_runs([stage], count=1)
+    try:
+        tensors = {}
+        for name, array in run.arrays.items():
+            tensors[name] = torch.from_numpy(array).to(device, non_blocking=True)
+        change_images(image, run, tensors, out)
+    # Triton raises errors of many kinds: of its own, of the compiler, of the file system.
+    except Exception as error:
+        _LOG.warning(
+            "augment: Triton is installed, but it could not launch a kernel on %s: %s: %s. Colours "
+            "are changed without it, by more and smaller kernels of torch, which takes longer. "
+            "Triton needs a C compiler (apt-get install gcc) and a folder for its files that can "
+            "be written (TRITON_CACHE_DIR)",
+            device,
+            type(error).__name__,
+            error,
+        )
+        return False
+    return True
+
+
+def change_images(
+    images: Tensor,
+    run: ColourRun,
+    tensors: Mapping[str, Tensor],
+    out: Tensor,
+    moments: tuple[Tensor, Tensor] | None = None,
+) -> None:
+    """Carries a run of stages out.
+
+    Args:
+        images: (n, 3, height, width) uint8, uint16 or float32, in any memory format.
+        run: of the plan.
+        tensors: its arrays, on the images' device.
+        out: (n, 3, height, width) for the results, of any floating dtype and memory format.
+        moments: what pixels are multiplied by, and what is added after it, (3,) each; None: they
+            are not normalised.
+    """
+    # Only here: it takes a moment, and who has no GPU does not need it.
+    from fastpipe.device.augment.colour_pass import kernel
+
+    count, _, height, width = images.shape
+    scale = 1.0
+    if not images.dtype.is_floating_point:
+        scale = 1 / full_of(8 * images.element_size())
+    num_blocks = -(-height * width // BLOCK_SIZE)
+    num_steps = tensors["codes"].shape[1]
+    programs = (num_blocks, count)
+    steps = [tensors[name] for name in ("codes", "values", "flips", "contrast_at")]
+    sums = torch.empty(programs[::-1], dtype=torch.float32, device=images.device)
+    factors, shifts = moments or (sums, sums)
+    # A kernel is launched on the current device.
+    with torch.cuda.device(images.device) if images.is_cuda else nullcontext():
+        if run.has_contrast:
+            kernel.sum_greys[programs](
+                images,
+                sums,
+                *steps,
+                num_steps,
+                height,
+                width,
+                *images.stride(),
+                scale,
+                block_size=BLOCK_SIZE,
+                **OPTIONS,
+            )
+        kernel.change_pixels[programs](
+            images,
+            out,
+            sums,
+            *steps,
+            factors,
+            shifts,
+            num_steps,
+            height,
+            width,
+            *images.stride(),
+            *out.stride(),
+            scale,
+            block_size=BLOCK_SIZE,
+            num_sums=1 << (num_blocks - 1).bit_length(),
+            normalises=moments is not None,
+            **OPTIONS,
+        )

@@ -1,0 +1,94 @@
+"""A colour pass in Triton's interpreter, beside the same stages one by one.
+
+Triton has to be imported with TRITON_INTERPRET=1, so a program of its own calls these functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import torch
+from support.batches.formula_cases import CASES, colours, k
+from torch import Tensor
+
+from fastpipe import Augment
+from fastpipe.device.augment import chain
+from fastpipe.device.augment.formulas import find_formula
+
+CHAINS: dict[str, Any] = {
+    "flip, jitter, grey": lambda: [
+        k.RandomHorizontalFlip(p=0.5),
+        k.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8),
+        k.RandomGrayscale(p=0.2),
+    ],
+    "jitter, blur, flips, erasing": lambda: [
+        k.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8),
+        k.RandomGaussianBlur((3, 3), (0.1, 2.0), p=0.5),
+        k.RandomVerticalFlip(p=0.5),
+        k.RandomErasing(p=0.5, value=0.3),
+        k.RandomHorizontalFlip(p=0.5),
+    ],
+    "jitter twice": lambda: [
+        k.ColorJitter(0.4, 0.4, 0.4, 0.1),
+        k.RandomSolarize(),
+        k.ColorJitter(0.4, 0.4, 0.4, 0.1, p=1.0),
+    ],
+}
+
+
+def compare_steps() -> None:
+    """Asserts that each formula that has pixel steps gives the same by the kernel."""
+    for name, case in CASES.items():
+        formula = find_formula(case.make(p=1.0))
+        if formula is None or formula.steps is None:
+            continue
+        for count, size in ((9, (12, 10)), (1, (37, 41))):
+            module = case.make(p=0.7 if count > 1 else 1.0)
+            images = _bytes_of(count, *size)
+            by_kernels, by_stages = _both([module], images, mean=None, std=None)
+            assert (by_kernels - by_stages).abs().max() < 1e-5, (name, count)
+
+
+def compare_runs() -> None:
+    """Asserts that neighbouring modules give the same in one pass, normalised, too."""
+    images = _bytes_of(11, 20, 24)
+    for name, make in CHAINS.items():
+        by_kernels, by_stages = _both(make(), images, mean=None, std=None)
+        assert (by_kernels - by_stages).abs().max() < 1e-5, name
+        # Divided by a deviation of 0.22.
+        by_kernels, by_stages = _both(make(), images)
+        assert (by_kernels - by_stages).abs().max() < 5e-5, name
+        by_kernels, by_stages = _both(make(), images, dtype=torch.bfloat16)
+        assert (by_kernels.float() - by_stages.float()).abs().max() < 0.02, name
+
+
+def compare_16_bits() -> None:
+    """Asserts the same of uint16, and of large images, whose mean is a sum of many blocks."""
+    generator = torch.Generator().manual_seed(1)
+    for count, size in ((5, (8, 9)), (2, (70, 90))):
+        levels = torch.randint(0, 65536, (count, 3, *size), generator=generator)
+        images = levels.to(torch.uint16).contiguous(memory_format=torch.channels_last)
+        modules = CHAINS["flip, jitter, grey"]()
+        by_kernels, by_stages = _both(modules, images, mean=None, std=None)
+        assert (by_kernels - by_stages).abs().max() < 1e-5, count
+
+
+def _both(modules: list[Any], images: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
+    """Results by the kernels, and stage by stage; asserts that there was a pass."""
+    passes = mock.Mock(wraps=chain.change_images)
+    with mock.patch.object(chain, "change_images", passes):
+        by_kernels = Augment(modules, **options)(images, seed=4)
+    assert passes.called
+    with mock.patch.object(chain, "can_launch", return_value=False):
+        by_stages = Augment(modules, **options)(images, seed=4)
+    assert isinstance(by_kernels, Tensor)
+    assert isinstance(by_stages, Tensor)
+    assert by_kernels.dtype == by_stages.dtype
+    assert by_kernels.is_contiguous(memory_format=torch.channels_last)
+    return by_kernels, by_stages
+
+
+def _bytes_of(count: int, height: int, width: int) -> Tensor:
+    levels = (colours(count, 3, height, width, seed=5) * 255).round()
+    return levels.to(torch.uint8).contiguous(memory_format=torch.channels_last)
