@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 from support.batches.formula_cases import CASES, assert_kornias, colours, is_carried_out, k
+from support.batches.formula_table import PAGE, page_with_table
 from support.devices.simulated_gpu import simulated
 
 import fastpipe
 from fastpipe.device.augment import pixels
 from fastpipe.device.augment.formulas import find_formula
-from fastpipe.device.augment.formulas.table import FORMULAS
+from fastpipe.device.augment.formulas.table import KNOWN
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_each_formula_has_a_case() -> None:
     modules = {type(case.make(p=1.0)).__name__ for case in CASES.values()}
-    assert modules == set(FORMULAS)
+    assert modules == set(KNOWN)
 
 
 @pytest.mark.parametrize("device", ["cpu", "accelerator"])
@@ -127,3 +128,8 @@ def test_gray_images_go_through_kornia_where_a_formula_is_of_rgb() -> None:
     result = augment(images)
     assert isinstance(result, torch.Tensor)
     assert result.shape == (4, 1, 8, 8)
+
+
+def test_the_page_has_the_modules_that_are_carried_out() -> None:
+    advice = "run: .venv/bin/python scripts/write_formulas_table.py"
+    assert PAGE.read_text() == page_with_table(), advice
