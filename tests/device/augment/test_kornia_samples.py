@@ -140,6 +140,7 @@ def test_how_a_batch_is_cut_on_a_cpu_makes_no_difference(
 ) -> None:
     images = copies()[:11]
     monkeypatch.setattr(kornia_operation, "CPU_BYTES", 4 * images[0].numel() * 3)
+    monkeypatch.setattr(kornia_operation, "FORMULA_BYTES", 4 * images[0].numel() * 3)
     calls: list[int] = []
     brightness = k.RandomBrightness((0.5, 1.5))
     apply = brightness.apply_transform
