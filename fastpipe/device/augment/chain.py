@@ -463,6 +463,7 @@ class Chain(torch.nn.Module):
             if last_run is None:
                 normalise(part, scale, shift, out_part)
             else:
+                self._check_size(part, plan.channels, plan.sizes[last_run.first])
                 run_tensors = _tensors_of(last_run, step_tensors)
                 change_images(part, last_run, run_tensors, out_part, (scale, shift))
             for operation, host, tensors in by_part:
@@ -517,6 +518,7 @@ class Chain(torch.nn.Module):
                 continue  # it was part of a run
             if number in run_at:
                 run = run_at[number]
+                self._check_size(images, plan.channels, plan.sizes[number])
                 images = self._run_colours(images, run, step_tensors)
                 next_stage = run.end
                 continue

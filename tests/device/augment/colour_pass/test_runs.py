@@ -13,7 +13,7 @@ from support.batches.formula_cases import k
 from support.devices.launches import launches_of
 
 from bench.gpu.training import augments
-from fastpipe import Augment
+from fastpipe import Augment, ConfigError
 from fastpipe.device.augment import AugmentPlan, chain
 from fastpipe.device.augment.colour_pass import launch
 from fastpipe.device.augment.colour_pass.runs import find_runs
@@ -88,6 +88,32 @@ def test_a_run_ends_where_a_pass_could_not_go_on() -> None:
     assert runs_of(flip, erasing, flip) == [(0, 2), (2, 3)]
     # Its results may leave [0, 1], which is looked for after a stage.
     assert runs_of(k.RandomInvert(255.0)) == []
+
+
+class Halves(torch.nn.Module):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images[:, :, ::2, ::2]
+
+
+class Grays(torch.nn.Module):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images[:, :1]
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [(Halves(), "changed the images' size"), (Grays(), "returned shape")],
+)
+def test_a_pass_refuses_other_images_than_it_was_planned_for(
+    module: torch.nn.Module, message: str, passes: list[Any]
+) -> None:
+    for modules in (
+        [module, k.RandomHue((-0.1, 0.1))],
+        [module, k.RandomHue((-0.1, 0.1)), k.RandomGaussianBlur((3, 3), (0.1, 2.0))],
+    ):
+        with pytest.raises(ConfigError, match=message):
+            Augment(modules)(photos(4, 16, 12))
+    assert passes == []
 
 
 @pytest.mark.usefixtures("passes")
