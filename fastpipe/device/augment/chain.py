@@ -23,12 +23,14 @@ from fastpipe.device.augment.colour_pass.launch import (
 )
 from fastpipe.device.augment.colour_pass.runs import find_runs
 from fastpipe.device.augment.foreign import Foreign
+from fastpipe.device.augment.formulas.geometry import warp_images
 from fastpipe.device.augment.inputs import (
     check_fits,
     check_labels,
     choose_class_count,
     without_torch_defaults,
 )
+from fastpipe.device.augment.merged_warps import find_warp_runs
 from fastpipe.device.augment.moving import move_places
 from fastpipe.device.augment.normalised import Mixing, one_hot
 from fastpipe.device.augment.operation import (
@@ -37,8 +39,10 @@ from fastpipe.device.augment.operation import (
     Draws,
     ModuleOperation,
     Operation,
+    Run,
     Step,
     Tensors,
+    WarpRun,
 )
 from fastpipe.device.augment.options import moment_of_channels, parse_moments
 from fastpipe.device.augment.pixels import affine, full_of, normalise, parts, to_unit
@@ -48,9 +52,7 @@ from fastpipe.plan.crops import Size
 from fastpipe.plan.placed import Placed
 
 _CPU = torch.device("cpu")
-_COLOUR = (
-    "colour."  # before the names of a run's arrays, in the arrays of its first stage
-)
+_RUN = "colour."  # before the names of a run's arrays, in the arrays of its first stage
 
 
 class Chain(torch.nn.Module):
@@ -68,6 +70,7 @@ class Chain(torch.nn.Module):
 
     label_smoothing: float
     num_classes: int | None
+    merge_geometry: bool = False
 
     def __init__(
         self,
@@ -227,10 +230,10 @@ class Chain(torch.nn.Module):
         for number, step in enumerate(steps):
             for name, array in step.arrays.items():
                 arrays[f"{number}.{name}"] = np.ascontiguousarray(array)
-        colour_runs = self._colour_runs(steps, len(samples), channels)
-        for run in colour_runs:
+        runs = self._find_runs(steps, len(samples), channels)
+        for run in runs:
             for name, array in run.arrays.items():
-                arrays[f"{run.first}.{_COLOUR}{name}"] = array
+                arrays[f"{run.first}.{_RUN}{name}"] = array
         return AugmentPlan(
             len(samples),
             tuple(sizes),
@@ -238,20 +241,27 @@ class Chain(torch.nn.Module):
             bits,
             hosts=tuple(step.host for step in steps),
             arrays=arrays,
-            colour_runs=tuple(colour_runs),
+            runs=tuple(runs),
         )
 
-    def _colour_runs(
-        self, steps: Sequence[Step], count: int, channels: int
-    ) -> list[ColourRun]:
-        """The stages before normalising that a GPU can carry out in one pass."""
-        if not has_triton():
-            return []
-        stages = []
+    def _find_runs(self, steps: Sequence[Step], count: int, channels: int) -> list[Run]:
+        """The stages before normalising that are one pass, or can be on a GPU."""
+        runs: list[Run] = []
         # `steps` has those after normalising, too.
-        for operation, step in zip(self.stages, steps, strict=False):
-            stages.append(operation.pixel_steps(step, channels))
-        return find_runs(stages, count)
+        stages = list(zip(self.stages, steps, strict=False))
+        if self.merge_geometry:
+            warps = [operation.warps(step) for operation, step in stages]
+            runs.extend(find_warp_runs(warps, count))
+        if has_triton():
+            pixel_steps = []
+            for number, (operation, step) in enumerate(stages):
+                is_merged = any(run.first <= number < run.end for run in runs)
+                steps_of_stage = None
+                if not is_merged:
+                    steps_of_stage = operation.pixel_steps(step, channels)
+                pixel_steps.append(steps_of_stage)
+            runs.extend(find_runs(pixel_steps, count))
+        return runs
 
     def partners(self, plan: AugmentPlan) -> tuple[Int64s, Float32s]:
         """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share.
@@ -509,21 +519,23 @@ class Chain(torch.nn.Module):
         num_stages: int,
     ) -> Tensor:
         """Runs the first operations on the rows of a batch from `first_row` on."""
-        run_at: dict[int, ColourRun] = {}
-        if can_launch(images):
-            run_at = {run.first: run for run in plan.colour_runs}
+        run_at = {}
+        for run in plan.runs:
+            if not isinstance(run, ColourRun) or can_launch(images):
+                run_at[run.first] = run
         next_stage = 0
         for number, operation in enumerate(self.stages[:num_stages]):
             if number < next_stage:
                 continue  # it was part of a run
-            if number in run_at:
+            is_run = number in run_at
+            if number == 0 and not (is_run and isinstance(run_at[0], ColourRun)):
+                images = to_unit(images, self._first_memory_format(0))
+            if is_run:
                 run = run_at[number]
                 self._check_size(images, plan.channels, plan.sizes[number])
-                images = self._run_colours(images, run, step_tensors)
+                images = self._carry_out_run(images, run, step_tensors)
                 next_stage = run.end
                 continue
-            if number == 0:
-                images = to_unit(images, self._first_memory_format(0))
             memory_format = operation.memory_format
             is_after_foreign = number > 0 and isinstance(
                 self.stages[number - 1], Foreign
@@ -545,22 +557,27 @@ class Chain(torch.nn.Module):
 
     def _run_that_ends(self, plan: AugmentPlan, images: Tensor) -> ColourRun | None:
         """The colour run that the last stage belongs to, if these images can have it."""
-        if not plan.colour_runs or not can_launch(images):
-            return None
-        last = plan.colour_runs[-1]
-        return last if last.end == len(self.stages) else None
+        for run in plan.runs:
+            if isinstance(run, ColourRun) and run.end == len(self.stages):
+                return run if can_launch(images) else None
+        return None
 
-    def _run_colours(
-        self, images: Tensor, run: ColourRun, step_tensors: Sequence[Tensors]
+    def _carry_out_run(
+        self, images: Tensor, run: Run, step_tensors: Sequence[Tensors]
     ) -> Tensor:
-        """Carries a run of stages out, into fresh memory as the next stage wants it."""
+        """Carries the stages of a run out, into fresh memory."""
+        tensors = _tensors_of(run, step_tensors)
+        if isinstance(run, WarpRun):
+            images = images.to(torch.float32)
+            return warp_images(images, tensors["matrices"], run.sampling)
+        assert isinstance(run, ColourRun)
         out = torch.empty(
             images.shape,
             dtype=torch.float32,
             device=images.device,
             memory_format=self._first_memory_format(run.end),
         )
-        change_images(images, run, _tensors_of(run, step_tensors), out)
+        change_images(images, run, tensors, out)
         return out
 
     def _first_memory_format(self, first_stage: int) -> torch.memory_format:
@@ -602,10 +619,10 @@ class Chain(torch.nn.Module):
         return soft
 
 
-def _tensors_of(run: ColourRun, step_tensors: Sequence[Tensors]) -> dict[str, Tensor]:
+def _tensors_of(run: Run, step_tensors: Sequence[Tensors]) -> dict[str, Tensor]:
     """The arrays of a run, on the device."""
     tensors = {}
     for name, tensor in step_tensors[run.first].items():
-        if name.startswith(_COLOUR):
-            tensors[name.removeprefix(_COLOUR)] = tensor
+        if name.startswith(_RUN):
+            tensors[name.removeprefix(_RUN)] = tensor
     return tensors

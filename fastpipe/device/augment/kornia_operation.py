@@ -44,6 +44,7 @@ from fastpipe.device.augment.operation import (
     Draws,
     ModuleOperation,
     StageSteps,
+    StageWarps,
     Step,
     T,
     Tensors,
@@ -196,9 +197,15 @@ class Kornia(ModuleOperation):
                 return None
             arrays = _with_prefix(step.arrays, f"{number}.formula.")
             stage.append((call.rows, call.formula.steps(arrays, call.prepared_host)))
-        # Without a call it is not known what the module would do: another size, for example.
-        if not stage and not _has_steps(self.module):
-            return None
+        return stage
+
+    def warps(self, step: Step) -> StageWarps | None:
+        stage = []
+        for number, call in enumerate(step.host):
+            if call.formula is None or call.formula.warp is None:
+                return None
+            arrays = _with_prefix(step.arrays, f"{number}.formula.")
+            stage.append((call.rows, call.formula.warp(arrays, call.prepared_host)))
         return stage
 
     def size_after(self, size: Size, channels: int) -> Size:
@@ -462,11 +469,6 @@ def _with_prefix(values: Mapping[str, T], prefix: str) -> dict[str, T]:
         if name.startswith(prefix):
             inner[name.removeprefix(prefix)] = value
     return inner
-
-
-def _has_steps(module: torch.nn.Module) -> bool:
-    formula = find_formula(module)
-    return formula is not None and formula.steps is not None
 
 
 def _at_least_two(rows: Int64s) -> Int64s:

@@ -94,6 +94,9 @@ class Augment(Chain):
             dataset.
         compile: run fastpipe's own operations, except blur, through torch.compile. For other
             modules, pass compiled modules.
+        merge_geometry: sample images once for neighbouring modules of kornia that move pixels (flips,
+            affine, rotation, shear, translation, perspective), by the product of their matrices.
+            Faster and sharper than module by module; pixels differ from kornia's.
         after: operations of fastpipe.device.augment.normalised that come after normalising, last;
             `fastpipe.timm` has some.
 
@@ -126,6 +129,7 @@ class Augment(Chain):
         label_smoothing: float = 0.0,
         num_classes: int | None = None,
         compile: bool = False,
+        merge_geometry: bool = False,
         after: Sequence[Operation] = (),
     ) -> None:
         before = parse_operations(operations, Augment)
@@ -153,6 +157,7 @@ class Augment(Chain):
         super().__init__(before, [*own_after, *after], dtype, mean, std)
         self.label_smoothing = label_smoothing
         self.num_classes = num_classes
+        self.merge_geometry = flag("merge_geometry", merge_geometry)
         self._erasing = erasing
         self._alphas = (mixup, cutmix)
         self._call_count = 0  # calls without seed and batch
@@ -314,6 +319,7 @@ class Augment(Chain):
             "cutmix": cutmix,
             "label_smoothing": self.label_smoothing,
             "num_classes": self.num_classes,
+            "merge_geometry": self.merge_geometry,
         }
         texts = []
         for name, value in options.items():

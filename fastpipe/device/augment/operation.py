@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fastpipe.arrays import Float64s, Int64s, Uint64s
 from fastpipe.device.augment.pixel_steps import PixelStep
+from fastpipe.device.augment.warps import Sampling, Warp
 from fastpipe.plan.crops import Size
 from fastpipe.plan.draws import bits, key, uniform, uniform_one
 
@@ -51,6 +52,9 @@ T = TypeVar("T")
 Tensors = Mapping[str, Tensor]  # the arrays of a step, on the device
 # The pixel steps of one stage: for some rows of the batch each, or for all (None).
 StageSteps = list[tuple[Int64s | None, list[PixelStep]]]
+StageWarps = list[
+    tuple[Int64s | None, Warp]
+]  # the same for a stage that only moves pixels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,21 +119,43 @@ class Step:
 
 
 @dataclass(frozen=True)
-class ColourRun:
-    """Stages [first, end) of a plan that change each pixel by itself: one pass over the images.
+class Run:
+    """Stages [first, end) of a plan that are one pass over the images.
 
     Attributes:
         first, end: numbers of stages.
-        has_contrast: whether a step needs the mean grey of its image, which is summed up before.
-        arrays: "codes" (n, steps) int64; "values" (n, steps, NUM_VALUES) float32; "flips" (n, 2)
-            int64, 1 for an image that is mirrored across, and down; "contrast_at" (n,) int64, the
-            number of the step that needs the mean grey, or the number of all steps.
+        arrays: what the pass needs, for the whole batch.
     """
 
     first: int
     end: int
-    has_contrast: bool
     arrays: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class ColourRun(Run):
+    """Stages that change each pixel by itself.
+
+    Attributes:
+        arrays: "codes" (n, steps) int64; "values" (n, steps, NUM_VALUES) float32; "flips" (n, 2)
+            int64, 1 for an image that is mirrored across, and down; "contrast_at" (n,) int64, the
+            number of the step that needs the mean grey, or the number of all steps.
+        has_contrast: whether a step needs the mean grey of its image, which is summed up before.
+    """
+
+    has_contrast: bool
+
+
+@dataclass(frozen=True)
+class WarpRun(Run):
+    """Stages that only move pixels, as one sampling.
+
+    Attributes:
+        arrays: "matrices" (n, 3, 3) float32, as of a Warp.
+        sampling: of all of them.
+    """
+
+    sampling: Sampling
 
 
 @dataclass(frozen=True)
@@ -143,8 +169,8 @@ class AugmentPlan:
         hosts: `Step.host` of each stage, in order.
         arrays: the arrays of all stages, by "stage.name"; small. Augment.carry_out wants them as
             tensors on its device.
-        colour_runs: the stages that a GPU carries out in one pass. The arrays of a run belong to
-            its first stage, by "stage.colour.name".
+        runs: the stages that are carried out in one pass, those of colours only on a GPU. The
+            arrays of a run belong to its first stage, by "stage.run.name".
     """
 
     count: int
@@ -153,7 +179,7 @@ class AugmentPlan:
     bits: int
     hosts: tuple[Any, ...]
     arrays: dict[str, Array]
-    colour_runs: tuple[ColourRun, ...] = ()
+    runs: tuple[Run, ...] = ()
 
     def split(self, arrays: Mapping[str, T]) -> list[dict[str, T]]:
         """The arrays, or tensors made of them, of each stage, by the names of the stage."""
@@ -226,6 +252,10 @@ class Operation(torch.nn.Module, ABC):
         """What a step does to images of so many channels, as steps of single pixels; None: it is no
         such thing.
         """
+        return None
+
+    def warps(self, step: Step) -> StageWarps | None:
+        """What a step does, as matrices; None: it does not only move pixels."""
         return None
 
     def size_after(self, size: Size, channels: int) -> Size:

@@ -30,7 +30,9 @@ def find_runs(stages: Sequence[StageSteps | None], count: int) -> list[ColourRun
             mirrors_box = Code.ERASE in codes_before and not codes.isdisjoint(_FLIPS)
             continues = not (has_second_mean or mirrors_box)
         if members and not continues:
-            runs.append(_make_run(first, members, count))
+            # Stages that change no sample of this batch need no pass.
+            if any(members):
+                runs.append(_make_run(first, members, count))
             members = []
         if stage is not None:
             if not members:
@@ -84,7 +86,7 @@ def _make_run(first: int, stages: Sequence[StageSteps], count: int) -> ColourRun
         "contrast_at": contrast_at,
     }
     has_contrast = bool((contrast_at < num_steps).any())
-    return ColourRun(first, first + len(stages), has_contrast, arrays)
+    return ColourRun(first, first + len(stages), arrays, has_contrast)
 
 
 def _first(value: Array | float, count: int) -> Array | float:

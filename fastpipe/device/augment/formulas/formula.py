@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fastpipe.device.augment.pixel_steps import Steps
+from fastpipe.device.augment.warps import MakeWarp
 from fastpipe.plan.crops import Size
 
 Parameters = Mapping[str, Tensor]  # that kornia drew, by kornia's names
@@ -54,6 +55,7 @@ class Formula:
             multiplies fastest. None: any; so it is where the channels are not computed with.
         steps: the same for RGB as steps of each pixel, from the arrays of `Prepared.tensors` and
             `Prepared.host`; None: it is no such thing.
+        warp: the same as a matrix for each sample, from these arrays; None: it is no such thing.
     """
 
     prepare: Callable[[Parameters, torch.Size], Prepared | None]
@@ -63,6 +65,7 @@ class Formula:
     changes_size: bool = False
     memory_format: torch.memory_format | None = torch.contiguous_format
     steps: Steps | None = None
+    warp: MakeWarp | None = None
 
     def fits(self, size: Size, channels: int) -> bool:
         """Whether it does what kornia's module does with such images."""

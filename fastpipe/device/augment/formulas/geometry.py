@@ -22,24 +22,26 @@ from fastpipe.device.augment.formulas.formula import (
     of_names,
 )
 from fastpipe.device.augment.pixel_steps import Code, one_step
+from fastpipe.device.augment.warps import MakeWarp, Sampling, of_flip, of_matrices
 from fastpipe.plan.crops import Size
 
 
 def horizontal_flip(module: Any) -> Formula:
     """RandomHorizontalFlip."""
-    return _flip(3, Code.FLIP_ACROSS)
+    return _flip(3, Code.FLIP_ACROSS, of_flip(-1, 1))
 
 
 def vertical_flip(module: Any) -> Formula:
     """RandomVerticalFlip."""
-    return _flip(2, Code.FLIP_DOWN)
+    return _flip(2, Code.FLIP_DOWN, of_flip(1, -1))
 
 
-def _flip(dimension: int, code: Code) -> Formula:
+def _flip(dimension: int, code: Code, warp: MakeWarp) -> Formula:
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         return images.flip(dimension)
 
-    return Formula(of_names(), change, memory_format=None, steps=one_step(code))
+    steps = one_step(code)
+    return Formula(of_names(), change, memory_format=None, steps=steps, warp=warp)
 
 
 def affine(module: Any) -> Formula | None:
@@ -51,48 +53,55 @@ def affine(module: Any) -> Formula | None:
     # torch fills with 0, the border or a reflection only.
     if padding_mode == "fill":
         return None
-    align_corners = flags["align_corners"]
     mode = flags["resample"].name.lower()
+    sampling = Sampling(mode, padding_mode, flags["align_corners"])
 
     def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
         matrices = _matrices_of(module, parameters, shape)
         size = (shape[2], shape[3])
-        to_inputs = _from_output_to_input(matrices, size, align_corners)
+        to_inputs = _from_output_to_input(matrices, size, sampling.align_corners)
         # The last row is 0, 0, 1.
         return Prepared({"matrices": to_inputs[:, :2]})
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         height, width = images.shape[2:]
-        x = _even_places(width, align_corners, images.device)
-        y = _even_places(height, align_corners, images.device)
+        x = _even_places(width, sampling.align_corners, images.device)
+        y = _even_places(height, sampling.align_corners, images.device)
         places = _apply(tensors["matrices"], x, y)
-        return _sample(images, places, mode, padding_mode, align_corners)
+        return _sample(images, places, sampling)
 
-    return Formula(prepare, change, memory_format=None)
+    warp = of_matrices(sampling)
+    return Formula(prepare, change, memory_format=None, warp=warp)
 
 
 def perspective(module: Any) -> Formula:
     """RandomPerspective."""
     flags = module.flags
-    align_corners = flags["align_corners"]
     mode = flags["resample"].name.lower()
+    sampling = Sampling(mode, "zeros", flags["align_corners"])
 
     def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
         matrices = _matrices_of(module, parameters, shape)
         matrices = matrices / _projective_scale(matrices)
         size = (shape[2], shape[3])
-        to_inputs = _from_output_to_input(matrices, size, align_corners)
+        to_inputs = _from_output_to_input(matrices, size, sampling.align_corners)
         return Prepared({"matrices": to_inputs})
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
-        height, width = images.shape[2:]
-        x = _divided_places(width, align_corners, images.device)
-        y = _divided_places(height, align_corners, images.device)
-        numerators_and_divisor = _apply(tensors["matrices"], x, y)
-        places = numerators_and_divisor[:, :2] / numerators_and_divisor[:, 2:]
-        return _sample(images, places, mode, "zeros", align_corners)
+        return warp_images(images, tensors["matrices"], sampling)
 
-    return Formula(prepare, change, memory_format=None)
+    warp = of_matrices(sampling)
+    return Formula(prepare, change, memory_format=None, warp=warp)
+
+
+def warp_images(images: Tensor, matrices: Tensor, sampling: Sampling) -> Tensor:
+    """Moves pixels by projective matrices (n, 3, 3), as of a Warp."""
+    height, width = images.shape[2:]
+    x = _divided_places(width, sampling.align_corners, images.device)
+    y = _divided_places(height, sampling.align_corners, images.device)
+    numerators_and_divisor = _apply(matrices, x, y)
+    places = numerators_and_divisor[:, :2] / numerators_and_divisor[:, 2:]
+    return _sample(images, places, sampling)
 
 
 def resized_crop(module: Any) -> Formula | None:
@@ -216,13 +225,15 @@ def _apply(matrices: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return products.add_(offset[..., None])
 
 
-def _sample(
-    images: Tensor, places: Tensor, mode: str, padding_mode: str, align_corners: bool
-) -> Tensor:
+def _sample(images: Tensor, places: Tensor, sampling: Sampling) -> Tensor:
     """Images at places (n, x and y, height, width)."""
     grid = places.permute(0, 2, 3, 1)
     return functional.grid_sample(
-        images, grid, mode=mode, padding_mode=padding_mode, align_corners=align_corners
+        images,
+        grid,
+        mode=sampling.mode,
+        padding_mode=sampling.padding_mode,
+        align_corners=sampling.align_corners,
     )
 
 

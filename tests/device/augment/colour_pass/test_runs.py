@@ -42,7 +42,7 @@ def plan_of(*modules: Any, count: int = 40, channels: int = 3) -> AugmentPlan:
 
 
 def runs_of(*modules: Any) -> list[tuple[int, int]]:
-    return [(run.first, run.end) for run in plan_of(*modules).colour_runs]
+    return [(run.first, run.end) for run in plan_of(*modules).runs]
 
 
 def kernels_of(augment: Augment, size: int, passes: list[Any]) -> int:
@@ -118,12 +118,12 @@ def test_a_pass_refuses_other_images_than_it_was_planned_for(
 
 @pytest.mark.usefixtures("passes")
 def test_gray_images_have_no_runs() -> None:
-    assert plan_of(k.RandomInvert(), channels=1).colour_runs == ()
+    assert plan_of(k.RandomInvert(), channels=1).runs == ()
 
 
 def test_without_triton_a_plan_has_no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain, "has_triton", lambda: False)
-    assert plan_of(k.RandomInvert()).colour_runs == ()
+    assert plan_of(k.RandomInvert()).runs == ()
 
 
 def test_where_triton_cannot_launch_the_stages_are_carried_out_one_by_one(
