@@ -14,7 +14,7 @@ from support.batches.layouts import SIZE, assert_same_in_all_layouts, samples_of
 from torch import Tensor
 
 from fastpipe import Augment
-from fastpipe.device.augment import kornia_operation
+from fastpipe.device.augment import kornia_calls, kornia_operation
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -99,7 +99,7 @@ def test_the_order_of_colour_jitter_belongs_to_the_sample(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "apply_transform", note)
     augment = Augment(module)
     augment(photos(40, 16, 16), seed=0)
-    assert len(orders) == kornia_operation.GROUPS + 1  # and once to look at its results
+    assert len(orders) == kornia_calls.GROUPS + 1  # and once to look at its results
     assert orders[1] != orders[2]
 
 

@@ -71,7 +71,7 @@ def test_a_loaders_augmentation_is_that_of_the_module(
         ours = augmented(name, images, same_on_batch)
         assert torch.equal(images, before)
         with monkeypatch.context() as patch:
-            patch.setattr("fastpipe.device.augment.kornia_operation.find_formula", lambda _: None)
+            patch.setattr("fastpipe.device.augment.kornia_calls.find_formula", lambda _: None)
             theirs = augmented(name, images, same_on_batch)
         assert (ours - theirs).abs().max() < 1e-5, (count, same_on_batch)
 
