@@ -1,6 +1,6 @@
-"""A colour pass in Triton's interpreter, beside the same stages one by one.
+"""A colour pass beside the same stages one by one, on a GPU or in Triton's interpreter.
 
-Triton has to be imported with TRITON_INTERPRET=1, so a program of its own calls these functions.
+For the interpreter Triton has to be imported with TRITON_INTERPRET=1, so a program of its own calls these functions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHAINS: dict[str, Any] = {
 }
 
 
-def compare_steps() -> None:
+def compare_steps(device: str = "cpu") -> None:
     """Asserts that each formula that has pixel steps gives the same by the kernel."""
     for name, case in CASES.items():
         formula = find_formula(case.make(p=1.0))
@@ -45,14 +45,14 @@ def compare_steps() -> None:
             continue
         for count, size in ((9, (12, 10)), (1, (37, 41))):
             module = case.make(p=0.7 if count > 1 else 1.0)
-            images = _bytes_of(count, *size)
+            images = _bytes_of(count, *size).to(device)
             by_kernels, by_stages = _both([module], images, mean=None, std=None)
             assert (by_kernels - by_stages).abs().max() < 1e-5, (name, count)
 
 
-def compare_runs() -> None:
+def compare_runs(device: str = "cpu") -> None:
     """Asserts that neighbouring modules give the same in one pass, normalised, too."""
-    images = _bytes_of(11, 20, 24)
+    images = _bytes_of(11, 20, 24).to(device)
     for name, make in CHAINS.items():
         by_kernels, by_stages = _both(make(), images, mean=None, std=None)
         assert (by_kernels - by_stages).abs().max() < 1e-5, name
@@ -63,12 +63,13 @@ def compare_runs() -> None:
         assert (by_kernels.float() - by_stages.float()).abs().max() < 0.02, name
 
 
-def compare_16_bits() -> None:
+def compare_16_bits(device: str = "cpu") -> None:
     """Asserts the same of uint16, and of large images, whose mean is a sum of many blocks."""
     generator = torch.Generator().manual_seed(1)
     for count, size in ((5, (8, 9)), (2, (70, 90))):
         levels = torch.randint(0, 65536, (count, 3, *size), generator=generator)
         images = levels.to(torch.uint16).contiguous(memory_format=torch.channels_last)
+        images = images.to(device)
         modules = CHAINS["flip, jitter, grey"]()
         by_kernels, by_stages = _both(modules, images, mean=None, std=None)
         assert (by_kernels - by_stages).abs().max() < 1e-5, count

@@ -10,7 +10,10 @@ import pytest
 import torch
 from support.batches.augment_batches import photos
 from support.batches.formula_cases import k
+from support.checkout import ROOT
 from support.devices.launches import launches_of
+
+sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
 from bench.gpu.training import augments
 from fastpipe import Augment, ConfigError
