@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from support.batches import colour_passes
+from support.batches import triton_passes
 from support.batches.augment_batches import differing, photos, tensors_of
 from support.batches.formula_cases import CASES
 from support.checkout import ROOT
@@ -31,9 +31,9 @@ def test_a_gpu_gives_what_a_cpu_gives(name: str) -> None:
 
 def test_a_colour_pass_gives_what_its_stages_give() -> None:
     pytest.importorskip("triton")
-    colour_passes.compare_steps("cuda")
-    colour_passes.compare_runs("cuda")
-    colour_passes.compare_16_bits("cuda")
+    triton_passes.compare_steps("cuda")
+    triton_passes.compare_runs("cuda")
+    triton_passes.compare_16_bits("cuda")
 
 
 def test_four_modules_of_kornias_take_few_kernels_and_no_wait() -> None:

@@ -14,35 +14,25 @@ import torch
 from torch import Tensor
 
 from fastpipe.arrays import Float32s, Int64s
-from fastpipe.device.augment import pixels
+from fastpipe.device.augment import passes, pixels
 from fastpipe.device.augment.canvases import Canvases
-from fastpipe.device.augment.colour_pass.launch import (
-    can_launch,
-    change_images,
-    has_triton,
-)
-from fastpipe.device.augment.colour_pass.runs import find_runs
 from fastpipe.device.augment.foreign import Foreign
-from fastpipe.device.augment.formulas.geometry import warp_images
 from fastpipe.device.augment.inputs import (
     check_fits,
     check_labels,
     choose_class_count,
     without_torch_defaults,
 )
-from fastpipe.device.augment.merged_warps import find_warp_runs
 from fastpipe.device.augment.moving import move_places
 from fastpipe.device.augment.normalised import Mixing, one_hot
 from fastpipe.device.augment.operation import (
     AugmentPlan,
-    ColourRun,
     Draws,
+    LaunchedRun,
     ModuleOperation,
     Operation,
-    Run,
     Step,
     Tensors,
-    WarpRun,
 )
 from fastpipe.device.augment.options import moment_of_channels, parse_moments
 from fastpipe.device.augment.pixels import affine, full_of, normalise, parts, to_unit
@@ -52,7 +42,6 @@ from fastpipe.plan.crops import Size
 from fastpipe.plan.placed import Placed
 
 _CPU = torch.device("cpu")
-_RUN = "colour."  # before the names of a run's arrays, in the arrays of its first stage
 
 
 class Chain(torch.nn.Module):
@@ -230,10 +219,14 @@ class Chain(torch.nn.Module):
         for number, step in enumerate(steps):
             for name, array in step.arrays.items():
                 arrays[f"{number}.{name}"] = np.ascontiguousarray(array)
-        runs = self._find_runs(steps, len(samples), channels)
+        # `steps` has those after normalising, too.
+        stages = list(zip(self.stages, steps, strict=False))
+        runs = passes.find_passes(
+            stages, len(samples), channels, merge_geometry=self.merge_geometry
+        )
         for run in runs:
             for name, array in run.arrays.items():
-                arrays[f"{run.first}.{_RUN}{name}"] = array
+                arrays[passes.name_array(run, name)] = array
         return AugmentPlan(
             len(samples),
             tuple(sizes),
@@ -243,25 +236,6 @@ class Chain(torch.nn.Module):
             arrays=arrays,
             runs=tuple(runs),
         )
-
-    def _find_runs(self, steps: Sequence[Step], count: int, channels: int) -> list[Run]:
-        """The stages before normalising that are one pass, or can be on a GPU."""
-        runs: list[Run] = []
-        # `steps` has those after normalising, too.
-        stages = list(zip(self.stages, steps, strict=False))
-        if self.merge_geometry:
-            warps = [operation.warps(step) for operation, step in stages]
-            runs.extend(find_warp_runs(warps, count))
-        if has_triton():
-            pixel_steps = []
-            for number, (operation, step) in enumerate(stages):
-                is_merged = any(run.first <= number < run.end for run in runs)
-                steps_of_stage = None
-                if not is_merged:
-                    steps_of_stage = operation.pixel_steps(step, channels)
-                pixel_steps.append(steps_of_stage)
-            runs.extend(find_runs(pixel_steps, count))
-        return runs
 
     def partners(self, plan: AugmentPlan) -> tuple[Int64s, Float32s]:
         """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share.
@@ -474,8 +448,10 @@ class Chain(torch.nn.Module):
                 normalise(part, scale, shift, out_part)
             else:
                 self._check_size(part, plan.channels, plan.sizes[last_run.first])
-                run_tensors = _tensors_of(last_run, step_tensors)
-                change_images(part, last_run, run_tensors, out_part, (scale, shift))
+                run_tensors = passes.tensors_of(last_run, step_tensors)
+                passes.carry_out_into(
+                    part, last_run, run_tensors, out_part, (scale, shift)
+                )
             for operation, host, tensors in by_part:
                 operation.run(out_part, first_row, host, tensors)
         assert out is not None
@@ -521,22 +497,24 @@ class Chain(torch.nn.Module):
         """Runs the first operations on the rows of a batch from `first_row` on."""
         run_at = {}
         for run in plan.runs:
-            if not isinstance(run, ColourRun) or can_launch(images):
+            if passes.can_carry_out(run, images):
                 run_at[run.first] = run
         next_stage = 0
         for number, operation in enumerate(self.stages[:num_stages]):
             if number < next_stage:
                 continue  # it was part of a run
-            is_run = number in run_at
-            if number == 0 and not (is_run and isinstance(run_at[0], ColourRun)):
+            run_here = run_at.get(number)
+            # A kernel reads bytes itself.
+            if number == 0 and not isinstance(run_here, LaunchedRun):
                 images = to_unit(images, self._first_memory_format(0))
-            if is_run:
-                run = run_at[number]
+            if run_here is not None:
                 self._check_size(images, plan.channels, plan.sizes[number])
-                images = self._carry_out_run(images, run, step_tensors)
-                next_stage = run.end
+                run_tensors = passes.tensors_of(run_here, step_tensors)
+                memory_format = self._first_memory_format(run_here.end)
+                images = passes.carry_out(images, run_here, run_tensors, memory_format)
+                next_stage = run_here.end
                 continue
-            memory_format = operation.memory_format
+            stage_format = operation.memory_format
             is_after_foreign = number > 0 and isinstance(
                 self.stages[number - 1], Foreign
             )
@@ -546,39 +524,22 @@ class Chain(torch.nn.Module):
                 if is_after_foreign:
                     # The module may keep its result, which this operation may overwrite.
                     images = images.to(torch.float32, copy=True)
-            if memory_format is not None:
+            if stage_format is not None:
                 # This copies only after an operation that left another format.
-                images = images.contiguous(memory_format=memory_format)
+                images = images.contiguous(memory_format=stage_format)
             host = plan.hosts[number]
             images = operation.run(images, first_row, host, step_tensors[number])
             if number in self._watches:
                 self._watches[number].look(operation.name, images)
         return images
 
-    def _run_that_ends(self, plan: AugmentPlan, images: Tensor) -> ColourRun | None:
-        """The colour run that the last stage belongs to, if these images can have it."""
+    def _run_that_ends(self, plan: AugmentPlan, images: Tensor) -> LaunchedRun | None:
+        """The run of a kernel that the last stage belongs to, if these images can have it."""
         for run in plan.runs:
-            if isinstance(run, ColourRun) and run.end == len(self.stages):
-                return run if can_launch(images) else None
+            is_last = run.end == len(self.stages)
+            if is_last and isinstance(run, LaunchedRun):
+                return run if passes.can_carry_out(run, images) else None
         return None
-
-    def _carry_out_run(
-        self, images: Tensor, run: Run, step_tensors: Sequence[Tensors]
-    ) -> Tensor:
-        """Carries the stages of a run out, into fresh memory."""
-        tensors = _tensors_of(run, step_tensors)
-        if isinstance(run, WarpRun):
-            images = images.to(torch.float32)
-            return warp_images(images, tensors["matrices"], run.sampling)
-        assert isinstance(run, ColourRun)
-        out = torch.empty(
-            images.shape,
-            dtype=torch.float32,
-            device=images.device,
-            memory_format=self._first_memory_format(run.end),
-        )
-        change_images(images, run, tensors, out)
-        return out
 
     def _first_memory_format(self, first_stage: int) -> torch.memory_format:
         """That of the first operation, from this stage on, that works in one of them only."""
@@ -617,12 +578,3 @@ class Chain(torch.nn.Module):
             soft.mul_(1 - self.label_smoothing)
             soft.add_(self.label_smoothing / classes)
         return soft
-
-
-def _tensors_of(run: Run, step_tensors: Sequence[Tensors]) -> dict[str, Tensor]:
-    """The arrays of a run, on the device."""
-    tensors = {}
-    for name, tensor in step_tensors[run.first].items():
-        if name.startswith(_RUN):
-            tensors[name.removeprefix(_RUN)] = tensor
-    return tensors

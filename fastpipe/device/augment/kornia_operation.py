@@ -29,6 +29,7 @@ from fastpipe.device.augment.kornia_trials import find_parameters_on_device
 from fastpipe.device.augment.operation import (
     Draws,
     ModuleOperation,
+    StageBlurs,
     StageSteps,
     StageWarps,
     Step,
@@ -107,6 +108,15 @@ class Kornia(ModuleOperation):
                 return None
             arrays = _with_prefix(step.arrays, f"{number}.formula.")
             stage.append((call.rows, call.formula.warp(arrays, call.prepared_host)))
+        return stage
+
+    def blurs(self, step: Step) -> StageBlurs | None:
+        stage = []
+        for number, call in enumerate(step.host):
+            if call.formula is None or call.formula.blur is None:
+                return None
+            arrays = _with_prefix(step.arrays, f"{number}.formula.")
+            stage.append((call.rows, call.formula.blur(arrays, call.prepared_host)))
         return stage
 
     def size_after(self, size: Size, channels: int) -> Size:

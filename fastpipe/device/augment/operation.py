@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.arrays import Float64s, Int64s, Uint64s
+from fastpipe.device.augment.blurs import Blur
 from fastpipe.device.augment.pixel_steps import PixelStep
 from fastpipe.device.augment.warps import Sampling, Warp
 from fastpipe.plan.crops import Size
@@ -52,9 +53,9 @@ T = TypeVar("T")
 Tensors = Mapping[str, Tensor]  # the arrays of a step, on the device
 # The pixel steps of one stage: for some rows of the batch each, or for all (None).
 StageSteps = list[tuple[Int64s | None, list[PixelStep]]]
-StageWarps = list[
-    tuple[Int64s | None, Warp]
-]  # the same for a stage that only moves pixels
+# The same for a stage that only moves pixels, and for one that blurs.
+StageWarps = list[tuple[Int64s | None, Warp]]
+StageBlurs = list[tuple[Int64s | None, Blur]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +134,12 @@ class Run:
 
 
 @dataclass(frozen=True)
-class ColourRun(Run):
+class LaunchedRun(Run):
+    """Stages that kernels of Triton carry out, where the device has it."""
+
+
+@dataclass(frozen=True)
+class ColourRun(LaunchedRun):
     """Stages that change each pixel by itself.
 
     Attributes:
@@ -144,6 +150,19 @@ class ColourRun(Run):
     """
 
     has_contrast: bool
+
+
+@dataclass(frozen=True)
+class BlurRun(LaunchedRun):
+    """One stage that blurs along rows and then along columns.
+
+    Attributes:
+        arrays: "across" and "down" (n, taps) float32 weights; "changed" (n,) int64, 1 for a sample
+            that is blurred.
+        border: as of a Blur.
+    """
+
+    border: str
 
 
 @dataclass(frozen=True)
@@ -256,6 +275,10 @@ class Operation(torch.nn.Module, ABC):
 
     def warps(self, step: Step) -> StageWarps | None:
         """What a step does, as matrices; None: it does not only move pixels."""
+        return None
+
+    def blurs(self, step: Step) -> StageBlurs | None:
+        """What a step does, as weights of neighbours; None: it does not blur."""
         return None
 
     def size_after(self, size: Size, channels: int) -> Size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastpipe.device.augment.colour_pass import launch
+from fastpipe.device.augment.triton_passes import launch
 
 POINTERS = {
     "sums": "*fp32",
@@ -14,12 +14,14 @@ POINTERS = {
     "contrast_at": "*i64",
     "factors": "*fp32",
     "shifts": "*fp32",
+    "weights": "*fp32",
+    "are_changed": "*i64",
 }
 
 
 def compile_all() -> None:
     """Compiles the kernels for every kind of images and outputs."""
-    from fastpipe.device.augment.colour_pass import kernel
+    from fastpipe.device.augment.triton_passes import kernel
 
     block_size = launch.BLOCK_SIZE
     for images in ("*u8", "*u16", "*fp32"):

@@ -17,7 +17,7 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-KERNEL = "fastpipe.device.augment.colour_pass.kernel"
+KERNEL = "fastpipe.device.augment.triton_passes.kernel"
 
 _program: tuple[int, ...] = ()
 _programs: tuple[int, ...] = ()
@@ -95,6 +95,7 @@ def _modules() -> dict[str, ModuleType]:
         "log2": torch.log2,
         "sum": torch.sum,
         "arange": torch.arange,
+        "zeros": lambda shape, dtype: torch.zeros(shape, dtype=dtype),
         "int64": torch.int64,
         "float32": torch.float32,
         "load": _load,
@@ -112,14 +113,14 @@ def _modules() -> dict[str, ModuleType]:
 
 @contextmanager
 def small_triton() -> Iterator[None]:
-    """Lets `colour_pass` find Triton, and launch its kernels on a CPU."""
-    from fastpipe.device.augment import chain
-    from fastpipe.device.augment.colour_pass import launch
+    """Lets `triton_passes` find Triton, and launch its kernels on a CPU."""
+    from fastpipe.device.augment import passes as augment_passes
+    from fastpipe.device.augment.triton_passes import launch
 
     with (
         mock.patch.dict(sys.modules, _modules()),
         mock.patch.dict("os.environ", {"TRITON_INTERPRET": "1"}),
-        mock.patch.object(chain, "has_triton", return_value=True),
+        mock.patch.object(augment_passes, "has_triton", return_value=True),
         mock.patch.object(launch, "has_triton", return_value=True),
     ):
         sys.modules.pop(KERNEL, None)

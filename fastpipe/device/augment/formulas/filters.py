@@ -5,6 +5,7 @@ Source of the formulas: kornia 0.9, `kornia.filters` and `kornia.enhance.sharpne
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fastpipe.device.augment import effects
+from fastpipe.device.augment.blurs import Array, Blur
 from fastpipe.device.augment.formulas.formula import (
     Formula,
     Parameters,
@@ -62,7 +64,14 @@ def gaussian_blur(module: Any) -> Formula | None:
         images = _convolve(images, across[:, :, None, :], border)
         return _convolve(images, down[:, :, :, None], border)
 
-    return Formula(prepare, change, least_size=_least_size((height, width), border))
+    def blur(arrays: Mapping[str, Array], host: None) -> Blur:
+        across = arrays["across"]
+        down = arrays.get("down", across)
+        # All channels have the same weights.
+        return Blur(across[:, 0], down[:, 0], border)
+
+    least_size = _least_size((height, width), border)
+    return Formula(prepare, change, least_size=least_size, blur=blur)
 
 
 def box_blur(module: Any) -> Formula:
@@ -80,7 +89,11 @@ def box_blur(module: Any) -> Formula:
         images = _convolve(images, tensors["across"], border)
         return _convolve(images, tensors["down"], border)
 
-    return Formula(prepare, change, least_size=_least_size((height, width), border))
+    def blur(arrays: Mapping[str, Array], host: None) -> Blur:
+        return Blur(arrays["across"][:, 0, 0], arrays["down"][:, 0, :, 0], border)
+
+    least_size = _least_size((height, width), border)
+    return Formula(prepare, change, least_size=least_size, blur=blur)
 
 
 def motion_blur(module: Any) -> Formula | None:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastpipe.device.augment.blurs import MakeBlur
 from fastpipe.device.augment.pixel_steps import Steps
 from fastpipe.device.augment.warps import MakeWarp
 from fastpipe.plan.crops import Size
@@ -56,6 +57,7 @@ class Formula:
         steps: the same for RGB as steps of each pixel, from the arrays of `Prepared.tensors` and
             `Prepared.host`; None: it is no such thing.
         warp: the same as a matrix for each sample, from these arrays; None: it is no such thing.
+        blur: the same as weights of neighbours; None: it is no such thing.
     """
 
     prepare: Callable[[Parameters, torch.Size], Prepared | None]
@@ -66,6 +68,7 @@ class Formula:
     memory_format: torch.memory_format | None = torch.contiguous_format
     steps: Steps | None = None
     warp: MakeWarp | None = None
+    blur: MakeBlur | None = None
 
     def fits(self, size: Size, channels: int) -> bool:
         """Whether it does what kornia's module does with such images."""

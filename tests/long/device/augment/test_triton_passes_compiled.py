@@ -29,7 +29,7 @@ def run(module: str, function: str, *, interpret: bool) -> None:
 
 @pytest.mark.parametrize("function", ["compare_steps", "compare_runs", "compare_16_bits"])
 def test_a_pass_gives_what_its_stages_give(function: str) -> None:
-    run("colour_passes", function, interpret=True)
+    run("triton_passes", function, interpret=True)
 
 
 def test_kernels_compile_for_a_gpu_without_one() -> None:

@@ -17,12 +17,14 @@ sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
 from bench.gpu.training import augments
 from fastpipe import Augment, ConfigError
-from fastpipe.device.augment import AugmentPlan, chain
-from fastpipe.device.augment.colour_pass import launch
-from fastpipe.device.augment.colour_pass.runs import find_runs
+from fastpipe.device.augment import AugmentPlan
+from fastpipe.device.augment import passes as augment_passes
+from fastpipe.device.augment.operation import BlurRun, ColourRun
 from fastpipe.device.augment.pixel_steps import Code, PixelStep
+from fastpipe.device.augment.triton_passes import launch
+from fastpipe.device.augment.triton_passes.runs import find_runs
 
-KERNEL = "fastpipe.device.augment.colour_pass.kernel"
+KERNEL = "fastpipe.device.augment.triton_passes.kernel"
 
 
 @pytest.fixture
@@ -33,9 +35,9 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def note(images: torch.Tensor, run: Any, *_: Any) -> None:
         launched.append(run)
 
-    monkeypatch.setattr(chain, "has_triton", lambda: True)
-    monkeypatch.setattr(chain, "can_launch", lambda _: True)
-    monkeypatch.setattr(chain, "change_images", note)
+    monkeypatch.setattr(augment_passes, "has_triton", lambda: True)
+    monkeypatch.setattr(augment_passes, "can_launch", lambda _: True)
+    monkeypatch.setattr(augment_passes, "change_images", note)
     return launched
 
 
@@ -45,7 +47,8 @@ def plan_of(*modules: Any, count: int = 40, channels: int = 3) -> AugmentPlan:
 
 
 def runs_of(*modules: Any) -> list[tuple[int, int]]:
-    return [(run.first, run.end) for run in plan_of(*modules).runs]
+    runs = plan_of(*modules).runs
+    return [(run.first, run.end) for run in runs if isinstance(run, ColourRun)]
 
 
 def kernels_of(augment: Augment, size: int, passes: list[Any]) -> int:
@@ -57,14 +60,16 @@ def kernels_of(augment: Augment, size: int, passes: list[Any]) -> int:
     passes.clear()
     count = len(launches_of(augment, images))
     for run in passes:
-        count += 2 if run.has_contrast else 1
+        is_one_kernel = isinstance(run, ColourRun) and not run.has_contrast
+        count += 1 if is_one_kernel else 2
     return count
 
 
 def test_four_modules_of_kornias_take_few_kernels(passes: list[Any]) -> None:
     """303 kernels and copies, if kornia is called: the training loop's thread launches them."""
-    assert kernels_of(augments(224)["kornia"], 224, passes) <= 9
-    assert [(run.first, run.end) for run in passes] == [(0, 3)]
+    # From bytes to normalised: grey summed up, colours changed, blurred across, blurred down.
+    assert kernels_of(augments(224)["kornia"], 224, passes) == 4
+    assert [(run.first, run.end) for run in passes] == [(0, 3), (3, 4)]
 
 
 def test_without_triton_they_take_half_of_what_kornia_takes() -> None:
@@ -91,6 +96,20 @@ def test_a_run_ends_where_a_pass_could_not_go_on() -> None:
     assert runs_of(flip, erasing, flip) == [(0, 2), (2, 3)]
     # Its results may leave [0, 1], which is looked for after a stage.
     assert runs_of(k.RandomInvert(255.0)) == []
+
+
+@pytest.mark.usefixtures("passes")
+def test_a_blur_is_planned_for_the_whole_batch() -> None:
+    plan = plan_of(k.RandomGaussianBlur((3, 5), (0.1, 2.0), "replicate", p=0.5), count=9)
+    (run,) = plan.runs
+    assert isinstance(run, BlurRun)
+    assert run.border == "replicate"
+    changed = run.arrays["changed"]
+    assert 0 < changed.sum() < 9
+    for name, taps in (("across", 5), ("down", 3)):
+        weights = run.arrays[name]
+        assert weights.shape == (9, taps)
+        assert weights.sum(1) == pytest.approx(changed)
 
 
 class Halves(torch.nn.Module):
@@ -125,7 +144,7 @@ def test_gray_images_have_no_runs() -> None:
 
 
 def test_without_triton_a_plan_has_no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain, "has_triton", lambda: False)
+    monkeypatch.setattr(augment_passes, "has_triton", lambda: False)
     assert plan_of(k.RandomInvert()).runs == ()
 
 
@@ -135,7 +154,7 @@ def test_where_triton_cannot_launch_the_stages_are_carried_out_one_by_one(
     augment = Augment(k.RandomHue((-0.1, 0.1), p=1.0))
     images = photos(3, 8, 8)
     expected = augment(images, seed=1)
-    monkeypatch.setattr(chain, "has_triton", lambda: True)
+    monkeypatch.setattr(augment_passes, "has_triton", lambda: True)
     monkeypatch.setattr(launch, "has_triton", lambda: True)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     # As if there were no compiler: the kernels cannot be imported.

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastpipe.device.augment.operation import Array, ColourRun, StageSteps
+from fastpipe.arrays import Int64s
+from fastpipe.device.augment.operation import (
+    Array,
+    BlurRun,
+    ColourRun,
+    StageBlurs,
+    StageSteps,
+)
 from fastpipe.device.augment.pixel_steps import NUM_VALUES, Code
 
 _FLIPS = (Code.FLIP_ACROSS, Code.FLIP_DOWN)
@@ -62,10 +69,7 @@ def _make_run(first: int, stages: Sequence[StageSteps], count: int) -> ColourRun
 
     for stage in stages:
         for rows, steps in stage:
-            row_numbers = np.arange(count)
-            if rows is not None:
-                # A single image is there twice, as rows 0 and 1.
-                row_numbers = rows[rows < count]
+            row_numbers = _row_numbers(rows, count)
             for step in steps:
                 if step.code in _FLIPS:
                     flips[row_numbers, _FLIPS.index(step.code)] ^= 1
@@ -92,3 +96,34 @@ def _make_run(first: int, stages: Sequence[StageSteps], count: int) -> ColourRun
 def _first(value: Array | float, count: int) -> Array | float:
     """The numbers of the first `count` rows: those of a single image are there twice."""
     return value[:count] if isinstance(value, np.ndarray) else value
+
+
+def find_blur_runs(stages: Sequence[StageBlurs | None], count: int) -> list[BlurRun]:
+    """The stages that blur samples of a batch; None: a stage that does not blur."""
+    runs = []
+    for number, stage in enumerate(stages):
+        if stage:
+            runs.append(_make_blur_run(number, stage, count))
+    return runs
+
+
+def _make_blur_run(number: int, stage: StageBlurs, count: int) -> BlurRun:
+    _, first_blur = stage[0]
+    # All calls of a module have as many weights.
+    across = np.zeros((count, first_blur.across.shape[1]), np.float32)
+    down = np.zeros((count, first_blur.down.shape[1]), np.float32)
+    changed = np.zeros(count, np.int64)
+    for rows, blur in stage:
+        row_numbers = _row_numbers(rows, count)
+        across[row_numbers] = blur.across[: len(row_numbers)]
+        down[row_numbers] = blur.down[: len(row_numbers)]
+        changed[row_numbers] = 1
+    arrays: dict[str, Array] = {"across": across, "down": down, "changed": changed}
+    return BlurRun(number, number + 1, arrays, first_blur.border)
+
+
+def _row_numbers(rows: Int64s | None, count: int) -> Int64s:
+    """The rows that a call changes. A single image is there twice, as rows 0 and 1."""
+    if rows is None:
+        return np.arange(count)
+    return rows[rows < count]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.batches.colour_passes import compare_16_bits, compare_runs, compare_steps
+from support.batches.triton_passes import compare_16_bits, compare_runs, compare_steps
 from support.devices.small_triton import small_triton
 
 pytestmark = pytest.mark.usefixtures("one_thread", "triton")

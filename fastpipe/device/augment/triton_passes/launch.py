@@ -1,4 +1,4 @@
-"""Launches a colour pass where the device has Triton: one kernel, or two with contrast."""
+"""Launches the kernels of a run where the device has Triton: one for colours, or two; two to blur."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from fastpipe.device.augment.colour_pass.runs import find_runs
-from fastpipe.device.augment.operation import ColourRun, StageSteps
+from fastpipe.device.augment.operation import (
+    BlurRun,
+    ColourRun,
+    LaunchedRun,
+    StageSteps,
+)
 from fastpipe.device.augment.pixel_steps import Code, PixelStep
 from fastpipe.device.augment.pixels import full_of
+from fastpipe.device.augment.triton_passes.runs import find_runs
 
 _LOG = logging.getLogger("fastpipe")
 BLOCK_SIZE = 1024  # pixels of a program
@@ -75,7 +80,7 @@ def _works_on(device: torch.device) -> bool:
 
 def change_images(
     images: Tensor,
-    run: ColourRun,
+    run: LaunchedRun,
     tensors: Mapping[str, Tensor],
     out: Tensor,
     moments: tuple[Tensor, Tensor] | None = None,
@@ -83,56 +88,122 @@ def change_images(
     """Carries a run of stages out.
 
     Args:
-        images: (n, 3, height, width) uint8, uint16 or float32, in any memory format.
+        images: (n, c, height, width) uint8, uint16 or float32, in any memory format.
         run: of the plan.
         tensors: its arrays, on the images' device.
-        out: (n, 3, height, width) for the results, of any floating dtype and memory format.
-        moments: what pixels are multiplied by, and what is added after it, (3,) each; None: they
+        out: (n, c, height, width) for the results, of any floating dtype and memory format.
+        moments: what pixels are multiplied by, and what is added after it, (c,) each; None: they
             are not normalised.
     """
+    # A kernel is launched on the current device.
+    with torch.cuda.device(images.device) if images.is_cuda else nullcontext():
+        if isinstance(run, BlurRun):
+            _blur(images, run, tensors, out, moments)
+        else:
+            assert isinstance(run, ColourRun)
+            _change_colours(images, run, tensors, out, moments)
+
+
+def _change_colours(
+    images: Tensor,
+    run: ColourRun,
+    tensors: Mapping[str, Tensor],
+    out: Tensor,
+    moments: tuple[Tensor, Tensor] | None,
+) -> None:
     # Only here: it takes a moment, and who has no GPU does not need it.
-    from fastpipe.device.augment.colour_pass import kernel
+    from fastpipe.device.augment.triton_passes import kernel
 
     count, _, height, width = images.shape
-    scale = 1.0
-    if not images.dtype.is_floating_point:
-        scale = 1 / full_of(8 * images.element_size())
-    num_blocks = -(-height * width // BLOCK_SIZE)
+    num_blocks = _num_blocks(images)
     num_steps = tensors["codes"].shape[1]
     programs = (num_blocks, count)
     steps = [tensors[name] for name in ("codes", "values", "flips", "contrast_at")]
     sums = torch.empty(programs[::-1], dtype=torch.float32, device=images.device)
     factors, shifts = moments or (sums, sums)
-    # A kernel is launched on the current device.
-    with torch.cuda.device(images.device) if images.is_cuda else nullcontext():
-        if run.has_contrast:
-            kernel.sum_greys[programs](
-                images,
-                sums,
-                *steps,
-                num_steps,
-                height,
-                width,
-                *images.stride(),
-                scale,
-                block_size=BLOCK_SIZE,
-                **OPTIONS,
-            )
-        kernel.change_pixels[programs](
+    if run.has_contrast:
+        kernel.sum_greys[programs](
             images,
-            out,
             sums,
             *steps,
-            factors,
-            shifts,
             num_steps,
             height,
             width,
             *images.stride(),
-            *out.stride(),
-            scale,
+            _scale_of(images),
             block_size=BLOCK_SIZE,
-            num_sums=1 << (num_blocks - 1).bit_length(),
-            normalises=moments is not None,
             **OPTIONS,
         )
+    kernel.change_pixels[programs](
+        images,
+        out,
+        sums,
+        *steps,
+        factors,
+        shifts,
+        num_steps,
+        height,
+        width,
+        *images.stride(),
+        *out.stride(),
+        _scale_of(images),
+        block_size=BLOCK_SIZE,
+        num_sums=1 << (num_blocks - 1).bit_length(),
+        normalises=moments is not None,
+        **OPTIONS,
+    )
+
+
+def _blur(
+    images: Tensor,
+    run: BlurRun,
+    tensors: Mapping[str, Tensor],
+    out: Tensor,
+    moments: tuple[Tensor, Tensor] | None,
+) -> None:
+    """Along rows into planes, and from there along columns."""
+    from fastpipe.device.augment.triton_passes import kernel
+
+    count, channels, height, width = images.shape
+    programs = (_num_blocks(images), count * channels)
+    planes = torch.empty(images.shape, dtype=torch.float32, device=images.device)
+    changed = tensors["changed"]
+    for source, target, name in ((images, planes, "across"), (planes, out, "down")):
+        weights = tensors[name]
+        is_last = name == "down"
+        factors, shifts = weights, weights
+        if is_last and moments is not None:
+            factors, shifts = moments
+        kernel.blur_along[programs](
+            source,
+            target,
+            weights,
+            changed,
+            factors,
+            shifts,
+            weights.shape[1],
+            channels,
+            height,
+            width,
+            *source.stride(),
+            *target.stride(),
+            _scale_of(source),
+            block_size=BLOCK_SIZE,
+            is_down=is_last,
+            border=run.border,
+            normalises=is_last and moments is not None,
+            **OPTIONS,
+        )
+
+
+def _num_blocks(images: Tensor) -> int:
+    """Programs for the pixels of an image."""
+    area = images.shape[2] * images.shape[3]
+    return -(-area // BLOCK_SIZE)
+
+
+def _scale_of(images: Tensor) -> float:
+    """What makes their values numbers in [0, 1]."""
+    if images.dtype.is_floating_point:
+        return 1.0
+    return 1 / full_of(8 * images.element_size())

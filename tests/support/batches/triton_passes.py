@@ -1,4 +1,4 @@
-"""A colour pass beside the same stages one by one, on a GPU or in Triton's interpreter.
+"""The passes of Triton's kernels beside the same stages one by one, on a GPU or in Triton's interpreter.
 
 For the interpreter Triton has to be imported with TRITON_INTERPRET=1, so a program of its own calls these functions.
 """
@@ -13,7 +13,7 @@ from support.batches.formula_cases import CASES, colours, k
 from torch import Tensor
 
 from fastpipe import Augment
-from fastpipe.device.augment import chain
+from fastpipe.device.augment import passes as augment_passes
 from fastpipe.device.augment.formulas import find_formula
 
 CHAINS: dict[str, Any] = {
@@ -29,6 +29,10 @@ CHAINS: dict[str, Any] = {
         k.RandomErasing(p=0.5, value=0.3),
         k.RandomHorizontalFlip(p=0.5),
     ],
+    "grey, blur": lambda: [
+        k.RandomGrayscale(p=0.5),
+        k.RandomGaussianBlur((5, 3), (0.1, 2.0), p=0.5),
+    ],
     "jitter twice": lambda: [
         k.ColorJitter(0.4, 0.4, 0.4, 0.1),
         k.RandomSolarize(),
@@ -38,21 +42,23 @@ CHAINS: dict[str, Any] = {
 
 
 def compare_steps(device: str = "cpu") -> None:
-    """Asserts that each formula that has pixel steps gives the same by the kernel."""
+    """Asserts that each formula that has pixel steps, or blurs, gives the same by the kernels."""
     for name, case in CASES.items():
         formula = find_formula(case.make(p=1.0))
-        if formula is None or formula.steps is None:
+        if formula is None or (formula.steps is None and formula.blur is None):
             continue
-        for count, size in ((9, (12, 10)), (1, (37, 41))):
-            module = case.make(p=0.7 if count > 1 else 1.0)
-            images = _bytes_of(count, *size).to(device)
-            by_kernels, by_stages = _both([module], images, mean=None, std=None)
-            assert (by_kernels - by_stages).abs().max() < 1e-5, (name, count)
+        for channels in (3,) if formula.blur is None else case.channels:
+            for count, size in ((9, (12, 10)), (1, (37, 41))):
+                module = case.make(p=0.7 if count > 1 else 1.0)
+                images = _bytes_of(count, channels, *size).to(device)
+                by_kernels, by_stages = _both([module], images, mean=None, std=None)
+                difference = (by_kernels - by_stages).abs().max()
+                assert difference < 1e-5, (name, channels, count)
 
 
 def compare_runs(device: str = "cpu") -> None:
     """Asserts that neighbouring modules give the same in one pass, normalised, too."""
-    images = _bytes_of(11, 20, 24).to(device)
+    images = _bytes_of(11, 3, 20, 24).to(device)
     for name, make in CHAINS.items():
         by_kernels, by_stages = _both(make(), images, mean=None, std=None)
         assert (by_kernels - by_stages).abs().max() < 1e-5, name
@@ -78,11 +84,11 @@ def compare_16_bits(device: str = "cpu") -> None:
 
 def _both(modules: list[Any], images: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
     """Results by the kernels, and stage by stage; asserts that there was a pass."""
-    passes = mock.Mock(wraps=chain.change_images)
-    with mock.patch.object(chain, "change_images", passes):
+    launched = mock.Mock(wraps=augment_passes.change_images)
+    with mock.patch.object(augment_passes, "change_images", launched):
         by_kernels = Augment(modules, **options)(images, seed=4)
-    assert passes.called
-    with mock.patch.object(chain, "can_launch", return_value=False):
+    assert launched.called
+    with mock.patch.object(augment_passes, "can_launch", return_value=False):
         by_stages = Augment(modules, **options)(images, seed=4)
     assert isinstance(by_kernels, Tensor)
     assert isinstance(by_stages, Tensor)
@@ -91,6 +97,6 @@ def _both(modules: list[Any], images: Tensor, **options: Any) -> tuple[Tensor, T
     return by_kernels, by_stages
 
 
-def _bytes_of(count: int, height: int, width: int) -> Tensor:
-    levels = (colours(count, 3, height, width, seed=5) * 255).round()
+def _bytes_of(count: int, channels: int, height: int, width: int) -> Tensor:
+    levels = (colours(count, channels, height, width, seed=5) * 255).round()
     return levels.to(torch.uint8).contiguous(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""The kernels of a colour pass, in Triton: pixels are read once, changed by all steps, written once.
+"""The kernels of Triton: pixels are read once, changed by all steps or blurred, and written once.
 
 A program has some pixels of one image. So all its pixels have the same steps, and a step that an
 image does not get costs nothing. The formulas are those of `device/augment/formulas`, step by step.
@@ -322,3 +322,84 @@ def change_pixels(
     tl.store(place, red, mask=is_pixel)
     tl.store(place + out_channel_stride, green, mask=is_pixel)
     tl.store(place + 2 * out_channel_stride, blue, mask=is_pixel)
+
+
+@triton.jit
+def neighbour_of(place, length, border: tl.constexpr):
+    """The place of the pixel that stands for one outside [0, length)."""
+    if border == "reflect":
+        place = tl.where(place < 0, -place, place)
+        return tl.where(place >= length, 2 * (length - 1) - place, place)
+    if border == "circular":
+        place = tl.where(place < 0, place + length, place)
+        return tl.where(place >= length, place - length, place)
+    # Of constant, what lies outside is not looked at.
+    return tl.minimum(tl.maximum(place, 0), length - 1)
+
+
+@triton.jit(do_not_specialize=["num_taps"])
+def blur_along(
+    images,
+    out,
+    weights,
+    are_changed,
+    factors,
+    shifts,
+    num_taps,
+    channels,
+    height,
+    width,
+    row_stride,
+    channel_stride,
+    y_stride,
+    x_stride,
+    out_row_stride,
+    out_channel_stride,
+    out_y_stride,
+    out_x_stride,
+    scale,
+    block_size: tl.constexpr,
+    is_down: tl.constexpr,
+    border: tl.constexpr,
+    normalises: tl.constexpr,
+):
+    """Blurs some pixels of a channel along rows or columns, and normalises them.
+
+    Images that are not blurred are copied.
+    """
+    plane = tl.program_id(1)
+    row = plane // channels
+    channel = plane % channels
+    pixel = tl.program_id(0) * block_size + tl.arange(0, block_size)
+    is_pixel = pixel < height * width
+    x = pixel % width
+    y = pixel // width
+    place = images + row.to(tl.int64) * row_stride + channel * channel_stride
+    if tl.load(are_changed + row) == 1:
+        # Of an even number of taps, one more lies after the pixel.
+        before = (num_taps - 1) // 2
+        value = tl.zeros([block_size], tl.float32)
+        for tap in range(num_taps):
+            source_x = x
+            source_y = y
+            if is_down:
+                source_y = y + (tap - before)
+            else:
+                source_x = x + (tap - before)
+            is_read = is_pixel
+            if border == "constant":
+                is_read = is_read & (source_x >= 0) & (source_x < width)
+                is_read = is_read & (source_y >= 0) & (source_y < height)
+            source_x = neighbour_of(source_x, width, border)
+            source_y = neighbour_of(source_y, height, border)
+            source = place + source_y * y_stride + source_x * x_stride
+            neighbour = tl.load(source, mask=is_read, other=0).to(tl.float32) * scale
+            value = value + neighbour * tl.load(weights + row * num_taps + tap)
+    else:
+        source = place + y * y_stride + x * x_stride
+        value = tl.load(source, mask=is_pixel, other=0).to(tl.float32) * scale
+    if normalises:
+        value = value * tl.load(factors + channel) + tl.load(shifts + channel)
+    target = out + row.to(tl.int64) * out_row_stride + channel * out_channel_stride
+    target = target + y * out_y_stride + x * out_x_stride
+    tl.store(target, value, mask=is_pixel)

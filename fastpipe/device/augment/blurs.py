@@ -1,0 +1,30 @@
+"""A blur along rows and then along columns, each sample with weights of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Blur:
+    """How some images are blurred.
+
+    Attributes:
+        across: (n, taps) the weights of neighbours in a row, from the left.
+        down: (n, taps) those in a column, from the top.
+        border: what lies outside the image: constant (0), reflect, replicate or circular.
+    """
+
+    across: Array
+    down: Array
+    border: str
+
+
+# What `Prepared` has, as arrays -> the same as a blur.
+MakeBlur = Callable[[Mapping[str, Array], Any], Blur]
