@@ -1,5 +1,7 @@
 """Filters: each pixel becomes a sum of its neighbours, in one depthwise convolution for all images.
 
+They take any memory format: padding copies images into planes.
+
 Source of the formulas: kornia 0.9, `kornia.filters` and `kornia.enhance.sharpness`.
 """
 
@@ -36,7 +38,7 @@ def sharpness(module: Any) -> Formula:
 
 
 def gaussian_blur(module: Any) -> Formula | None:
-    """RandomGaussianBlur: along rows, then along columns."""
+    """RandomGaussianBlur: along rows and then along columns, or both in one."""
     is_compiled = bool(vars(module).get("_compile_kwargs"))
     if is_compiled:
         return None
@@ -45,6 +47,7 @@ def gaussian_blur(module: Any) -> Formula | None:
     height, width = _height_and_width(module.flags["kernel_size"])
     border = module.flags["border_type"].name.lower()
     is_same_on_batch = module.same_on_batch
+    is_in_one = not module.flags["separable"]
 
     def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
         sigmas = parameters["sigma"][:, None]
@@ -59,10 +62,11 @@ def gaussian_blur(module: Any) -> Formula | None:
         return Prepared(tensors)
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
-        across = tensors["across"]
-        down = tensors.get("down", across)
-        images = _convolve(images, across[:, :, None, :], border)
-        return _convolve(images, down[:, :, :, None], border)
+        across = tensors["across"][:, :, None, :]
+        down = tensors.get("down", tensors["across"])[:, :, :, None]
+        if is_in_one:
+            return _convolve(images, down * across, border)
+        return _convolve(_convolve(images, across, border), down, border)
 
     def blur(arrays: Mapping[str, Array], host: None) -> Blur:
         across = arrays["across"]
@@ -71,7 +75,9 @@ def gaussian_blur(module: Any) -> Formula | None:
         return Blur(across[:, 0], down[:, 0], border)
 
     least_size = _least_size((height, width), border)
-    return Formula(prepare, change, least_size=least_size, blur=blur)
+    return Formula(
+        prepare, change, least_size=least_size, blur=blur, memory_format=None
+    )
 
 
 def box_blur(module: Any) -> Formula:
@@ -93,7 +99,9 @@ def box_blur(module: Any) -> Formula:
         return Blur(arrays["across"][:, 0, 0], arrays["down"][:, 0, :, 0], border)
 
     least_size = _least_size((height, width), border)
-    return Formula(prepare, change, least_size=least_size, blur=blur)
+    return Formula(
+        prepare, change, least_size=least_size, blur=blur, memory_format=None
+    )
 
 
 def motion_blur(module: Any) -> Formula | None:
@@ -120,7 +128,8 @@ def motion_blur(module: Any) -> Formula | None:
     longest = fixed_length
     if longest is None:
         longest = int(max(module._param_generator.kernel_size))
-    return Formula(prepare, change, least_size=_least_size((longest, longest), border))
+    least_size = _least_size((longest, longest), border)
+    return Formula(prepare, change, least_size=least_size, memory_format=None)
 
 
 def _height_and_width(kernel_size: int | tuple[int, int]) -> Size:
