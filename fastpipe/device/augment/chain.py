@@ -503,16 +503,16 @@ class Chain(torch.nn.Module):
         for number, operation in enumerate(self.stages[:num_stages]):
             if number < next_stage:
                 continue  # it was part of a run
-            run_here = run_at.get(number)
+            stage_run = run_at.get(number)
             # A kernel reads bytes itself.
-            if number == 0 and not isinstance(run_here, LaunchedRun):
+            if number == 0 and not isinstance(stage_run, LaunchedRun):
                 images = to_unit(images, self._first_memory_format(0))
-            if run_here is not None:
+            if stage_run is not None:
                 self._check_size(images, plan.channels, plan.sizes[number])
-                run_tensors = passes.tensors_of(run_here, step_tensors)
-                memory_format = self._first_memory_format(run_here.end)
-                images = passes.carry_out(images, run_here, run_tensors, memory_format)
-                next_stage = run_here.end
+                run_tensors = passes.tensors_of(stage_run, step_tensors)
+                memory_format = self._first_memory_format(stage_run.end)
+                images = passes.carry_out(images, stage_run, run_tensors, memory_format)
+                next_stage = stage_run.end
                 continue
             stage_format = operation.memory_format
             is_after_foreign = number > 0 and isinstance(

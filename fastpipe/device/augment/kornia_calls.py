@@ -1,4 +1,4 @@
-"""A module of kornia, seeds of samples -> its calls for a batch, with their parameters, drawn ahead.
+"""A module of kornia -> its calls for a batch, with their parameters, drawn ahead.
 
 Note [groups]
 Some draws of kornia's modules are made once a call: the order of ColorJitter's steps, the policy of

@@ -234,9 +234,9 @@ class Kornia(ModuleOperation):
         if call.leaves is None:
             # Large parameters are drawn where the images are.
             parameters = self._parameters_of(images, call, tensors, begin, end)
-            drawn_there = call.formula.prepare(parameters, images.shape)
-            assert drawn_there is not None
-            return drawn_there
+            prepared_on_device = call.formula.prepare(parameters, images.shape)
+            assert prepared_on_device is not None
+            return prepared_on_device
         prepared = {}
         for name, tensor in _with_prefix(tensors, "formula.").items():
             prepared[name] = tensor[begin:end]

@@ -1,4 +1,4 @@
-"""Modules of kornia that fastpipe carries out itself, for a whole batch, from kornia's parameters."""
+"""Modules of kornia that fastpipe carries out itself, from kornia's parameters."""
 
 from __future__ import annotations
 

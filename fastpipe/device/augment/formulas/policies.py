@@ -1,4 +1,4 @@
-"""Policies of kornia.augmentation.auto: operations that are chosen once a call, each by its formula."""
+"""Policies of kornia: operations that are chosen once a call, each by its formula."""
 
 from __future__ import annotations
 

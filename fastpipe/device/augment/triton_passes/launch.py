@@ -1,4 +1,4 @@
-"""Launches the kernels of a run where the device has Triton: one for colours, or two; two to blur."""
+"""Launches the kernels of a run: one for colours, or two with contrast; two to blur."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fastpipe.device.augment.triton_passes.runs import find_runs
 
 _LOG = logging.getLogger("fastpipe")
 BLOCK_SIZE = 1024  # pixels of a program
-# Without it a product and a sum are rounded once, and a tone may round to another one than in torch.
+# With it, a product and a sum would be rounded once, and tones be others than those of torch.
 OPTIONS = {"enable_fp_fusion": False}
 
 
