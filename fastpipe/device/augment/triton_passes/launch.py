@@ -12,15 +12,9 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from fastpipe.device.augment.operation import (
-    BlurRun,
-    ColourRun,
-    LaunchedRun,
-    StageSteps,
-)
-from fastpipe.device.augment.pixel_steps import Code, PixelStep
+from fastpipe.device.augment.operation import BlurRun, ColourRun, LaunchedRun
 from fastpipe.device.augment.pixels import full_of
-from fastpipe.device.augment.triton_passes.runs import find_runs
+from fastpipe.device.augment.triton_passes import check
 
 _LOG = logging.getLogger("fastpipe")
 BLOCK_SIZE = 1024  # pixels of a program
@@ -50,23 +44,23 @@ def can_launch(images: Tensor) -> bool:
 
 @cache
 def _works_on(device: torch.device) -> bool:
-    """Launches the kernels once, for an image of one pixel.
+    """Launches each kernel once, and compares what it makes; see `check`.
 
     Triton is more than a package: it needs a compiler of C, and a folder that it may write.
     """
-    image = torch.zeros((1, 3, 1, 1), dtype=torch.uint8, device=device)
-    out = torch.empty((1, 3, 1, 1), dtype=torch.float32, device=device)
-    stage: StageSteps = [(None, [PixelStep(Code.CONTRAST, (1.0,))])]
-    (run,) = find_runs([stage], count=1)
+    images = check.make_images(device)
+    out = torch.empty(images.shape, dtype=torch.float32, device=device)
     try:
-        tensors = {}
-        for name, array in run.arrays.items():
-            tensors[name] = torch.from_numpy(array).to(device, non_blocking=True)
-        change_images(image, run, tensors, out)
+        for run in check.make_runs():
+            tensors = {}
+            for name, array in run.arrays.items():
+                tensors[name] = torch.from_numpy(array).to(device)
+            change_images(images, run, tensors, out)
+            check.check_result(images, out, run)
     # Triton raises errors of many kinds: of its own, of the compiler, of the file system.
     except Exception as error:
         _LOG.warning(
-            "augment: Triton is installed, but it could not launch a kernel on %s: %s: %s. Colours "
+            "augment: Triton is installed, but its kernels do not work on %s: %s: %s. Colours "
             "are changed without it, by more and smaller kernels of torch, which takes longer. "
             "Triton needs a C compiler (apt-get install gcc) and a folder for its files that can "
             "be written (TRITON_CACHE_DIR)",
