@@ -15,12 +15,12 @@ from fastpipe.sources.file_formats import in_both_cases
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.splits import FEW, first_paths, split_in_path
 
-ENDINGS = (".json", ".geojson", ".ndjson", ".xml", ".txt", ".odgt", ".csv")
+ENDINGS = (".json", ".geojson", ".ndjson", ".xml", ".txt", ".odgt", ".csv", ".manifest")
 _BOTH_CASES = in_both_cases(*ENDINGS)
 # Folders of annotations: label_2, labelTxt, ann, annotations, jsons, wider_face_split.
 _FOLDER = re.compile(
     r"(?:.*[-_ ])?(?:labels?|labeltxt|anns?|annots?|annotations?|annos?|jsons?|xmls?|gts?|"
-    r"ground[-_ ]?truths?|labelme|splits?|boxes|bbox(?:es)?|meta|metadata)(?:[-_ v.\d].*)?",
+    r"ground[-_ ]?truths?|labelme|splits?|boxes|bbox(?:es)?|meta|metadata|manifests?)(?:[-_ v.\d].*)?",
     re.IGNORECASE,
 )
 # In each folder so many files are read to recognise their tool, and so many folders looked at.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -440,7 +440,10 @@ def _list(
         rows,
         fields,
         place=readable(image_root.name),
-        assumed=_describe(valid, fields, own_fields),
+        assumed=[
+            *_describe(valid, fields, own_fields),
+            *_describe_other_numbers(valid, [classes, tags]),
+        ],
         unlisted=unlisted,
     )
 
@@ -524,6 +527,31 @@ def _describe(
             f"values of images that are not packed: {first_paths(sorted(unpacked))}"
         )
     return assumed + [Assumption(text) for text in texts]
+
+
+def _describe_other_numbers(
+    images: Sequence[AnnotatedImage], lists_of_classes: Iterable[Sequence[str]]
+) -> list[Assumption]:
+    """Says that classes have other numbers in the files of the tool.
+
+    `lists_of_classes`: of the boxes, and of whole images.
+    """
+    number_of_class: dict[str, int] = {}
+    for image in images:
+        number_of_class.update(image.class_numbers)
+    if len(set(number_of_class.values())) < len(number_of_class):
+        return []  # Rekognition gives each class of an image the number 1
+    for classes in lists_of_classes:
+        for label, name in enumerate(classes):
+            number = number_of_class.get(name, label)
+            if number != label:
+                text = (
+                    "classes: numbered in the order of their names, and not as in the annotations: "
+                    f"{readable(name)} is {label} here, and {number} there; a list of the names in "
+                    "the order of the annotations gives their numbers"
+                )
+                return [Assumption(text, "--classes-from FILE")]
+    return []
 
 
 def _counts(counter: Counter[str]) -> str:

@@ -35,6 +35,7 @@ SIDECAR_ENDINGS = (
     ".ann",
     ".odgt",
     ".geojson",
+    ".manifest",
 )
 # At the start of a file these many bytes are enough to recognise its tool.
 TOOL_BYTES = 1 << 16
@@ -110,6 +111,9 @@ _XVIEW = AnnotationTool("the GeoJSON of xView", _PACK_BOTH, "xView")
 _CUB = AnnotationTool(
     "CUB's list of boxes (the id of an image and a box on each line)", _PACK_BOTH, "CUB"
 )
+_SAGEMAKER = AnnotationTool(
+    "a manifest of SageMaker Ground Truth", _PACK_BOTH, "SageMaker Ground Truth"
+)
 _SVHN = AnnotationTool("SVHN's digitStruct.json", _PACK_BOTH, "SVHN")
 _SEGMENT_ANYTHING = AnnotationTool("the JSON of SA-1B", _PACK_BOTH, "SA-1B")
 _GROUND_TRUTH = AnnotationTool(
@@ -172,6 +176,7 @@ _PATTERNS = (
     ),
     (_VIA_TABLE, (rb"region_shape_attributes", rb"region_attributes")),
     (_LABELBOX, (rb'"data_row"\s*:', rb'"(?:projects|media_attributes)"\s*:')),
+    (_SAGEMAKER, (rb'"source-ref"\s*:', rb'"[^"\n]+-metadata"\s*:')),
     (_VQA, (rb'"question_id"\s*:', rb'"image_id"\s*:')),
     (_KARPATHY, (rb'"sentids"\s*:', rb'"sentences"\s*:')),
     (_SUPERVISELY, (rb'"classTitle"\s*:',)),

@@ -85,7 +85,7 @@ _LIST_FOLDER = re.compile(
 )
 # Before the name of an image, in the name of its file of annotations.
 _TARGET_PREFIX = re.compile(r"(?<![^/])(?:gt|label|poly)[-_](?=[^/]*$)", re.IGNORECASE)
-_JSON_ENDINGS = (".json", ".geojson", ".jsonl", ".ndjson", ".odgt")
+_JSON_ENDINGS = (".json", ".geojson", ".jsonl", ".ndjson", ".odgt", ".manifest")
 _COLUMN_ENDINGS = (".csv", ".tsv", ".tab")
 _LIST_ENDINGS = (*SIDECAR_ENDINGS, ".jsonl", ".ndjson", ".lst", ".tab")
 # Folders above the images are searched down to this many levels.

@@ -48,7 +48,7 @@ from fastpipe.sources.tables.table_remedies import some_tables
 
 # Files that may have the labels of images.
 _LISTS = (".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet")
-_DOCUMENTS = (".json", ".xml", ".odgt", *UNREAD_ENDINGS)
+_DOCUMENTS = (".json", ".xml", ".odgt", ".manifest", *UNREAD_ENDINGS)
 # Files with one of these endings have no labels if their names begin like this.
 _NO_LIST = re.compile(
     r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements",

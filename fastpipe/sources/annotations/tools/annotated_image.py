@@ -49,6 +49,8 @@ class AnnotatedImage:
         unread_outlines: what the objects are called that only a mask would show, and whose outlines
             are not read; "": there are none.
         tags: classes of the whole image.
+        class_numbers: class -> its number, where the tool writes numbers; classes here are numbered
+            by their names.
         split: the split that the tool writes; "": none.
         other_paths: other names that the file of the image may have.
         may_leave_image: whether boxes may end outside the image; they are cut off at its edge.
@@ -71,6 +73,7 @@ class AnnotatedImage:
     outlined_count: int = 0
     unread_outlines: str = ""
     tags: list[str] = field(default_factory=list)
+    class_numbers: dict[str, int] = field(default_factory=dict)
     split: str = ""
     other_paths: tuple[str, ...] = ()
     may_leave_image: bool = False
