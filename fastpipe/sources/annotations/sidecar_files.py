@@ -36,6 +36,7 @@ from fastpipe.sources.folders.splits import FEW, first_paths
 from fastpipe.sources.listing import Assumption, Source, replace_sources
 from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
+from fastpipe.sources.picture.probe import is_image
 from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.listed_images import (
     ListingTable,
@@ -50,6 +51,8 @@ _NUM_CHECKED = 4096
 _IMAGE_SUFFIX = re.compile(
     r"[-_ ](?:sat|image|img|im|rgb|photo|leftimg8bit)$", re.IGNORECASE
 )
+# The start of so many files is read to see whether they are images. Behind a URL each is a request.
+_MAX_READ = 64
 # CIFAR-10 has pickles without an ending: PROTO of version 2 or later.
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 # Masks are refused from this share of all files on. A few files may be called so by chance.
@@ -73,27 +76,28 @@ def leave_out_sidecar_files(
         PackError: a folder has only annotations and would be a class, or only one folder has
             images; and the user does not say that the folders are classes.
     """
+    image_labels = _labels_of_images(root, sources)
+    empty_labels = {source.label for source in sources} - image_labels - {NO_LABEL}
+
     # Most folders have none. A sample of their files shows it quickly.
     step = max(1, len(sources) // _NUM_CHECKED)
-    if not any(is_sidecar(source.path) for source in sources[::step]):
+    has_sidecars = any(is_sidecar(source.path) for source in sources[::step])
+    if not has_sidecars and not empty_labels:
         return []
 
     sidecars: list[Source] = []
     image_names: set[str] = set()
-    image_labels: set[int] = set()
     for source in sources:
         if is_sidecar(source.path):
             sidecars.append(source)
         else:
             image_names.add(_file_name(source.path))
-            image_labels.add(source.label)
     # A sidecar file of a.jpg is called a.txt or a.jpg.txt.
     image_names.update([_stem(name) for name in image_names])
     unread: list[Source] = []
     for source in sidecars:
         if _stem(_file_name(source.path)) in image_names:
             unread.append(source)
-    empty_labels = {source.label for source in sidecars} - image_labels - {NO_LABEL}
 
     # A folder of text files whose names fit no image may be a class that lost its images. A folder
     # of sidecar files never was a class.
@@ -101,16 +105,17 @@ def leave_out_sidecar_files(
     if unread_in_empty and not are_classes:
         raise _no_class_error(root, classes, unread_in_empty, image_labels)
     if empty_labels and len(image_labels) == 1 and not are_classes:
-        sidecars_in_empty = [
-            source for source in sidecars if source.label in empty_labels
-        ]
+        files_in_empty = [source for source in sources if source.label in empty_labels]
         raise _only_folder_error(
-            root, classes, image_labels.pop(), sorted(empty_labels), sidecars_in_empty
+            root, classes, image_labels.pop(), sorted(empty_labels), files_in_empty
         )
     assumed = []
     if empty_labels:
         # Their numbers stay, so that labels are those of the folders.
-        assumed.append(_assume_empty_classes(classes, sorted(empty_labels)))
+        first_path = min(
+            source.path for source in sources if source.label in empty_labels
+        )
+        assumed.append(_assume_empty_classes(classes, sorted(empty_labels), first_path))
     if unread:
         example, tool = _choose_example(root, unread)
         _remove_sources(sources, {source.path for source in unread})
@@ -121,6 +126,33 @@ def leave_out_sidecar_files(
             )
         )
     return assumed
+
+
+def _labels_of_images(root: SourcePath, sources: Sequence[Source]) -> set[int]:
+    """The labels of the classes that have images, by the names of files.
+
+    Images without an ending are usual as well. So of a class without a picture the start of a file
+    is read.
+    """
+    labels: set[int] = set()
+    # Label -> a file that may be an image.
+    candidates: dict[int, Source] = {}
+    for source in sources:
+        # There may be millions of images, and few classes.
+        if source.label in labels:
+            continue
+        if is_picture(source.path):
+            labels.add(source.label)
+        elif not is_sidecar(source.path):
+            candidates.setdefault(source.label, source)
+
+    without_pictures = candidates.keys() - labels
+    if not labels or len(without_pictures) > _MAX_READ:
+        return labels | without_pictures
+    for label in without_pictures:
+        if is_image(_read_start(root, candidates[label])):
+            labels.add(label)
+    return labels
 
 
 def find_empty_classes(
@@ -140,14 +172,20 @@ def find_empty_classes(
     empty_labels = labels_of_sidecars - labels_of_images - {NO_LABEL}
     if not empty_labels:
         return []
-    return [_assume_empty_classes(classes, sorted(empty_labels))]
+    first_path = min(source.path for source in sources if source.label in empty_labels)
+    return [_assume_empty_classes(classes, sorted(empty_labels), first_path)]
 
 
 def _assume_empty_classes(
-    classes: Sequence[str], empty_labels: Sequence[int]
+    classes: Sequence[str], empty_labels: Sequence[int], first_path: str
 ) -> Assumption:
+    """`first_path`: of the files in these classes."""
     folders = first_paths(classes[label] for label in empty_labels)
-    return Assumption(f"classes: {folders} without any image", "--classes-from FILE")
+    text = (
+        f"classes: {folders} without any image, but with files such as {readable(first_path)}; "
+        "move folders that are no classes elsewhere"
+    )
+    return Assumption(text, "--classes-from FILE")
 
 
 def leave_out_lists(sources: list[Source], files: Sequence[str]) -> None:
@@ -196,7 +234,7 @@ def _only_folder_error(
     classes: Sequence[str],
     label: int,
     empty_labels: Sequence[int],
-    sidecars: Sequence[Source],
+    files: Sequence[Source],
 ) -> PackError:
     """The error for the only folder of images among folders.
 
@@ -204,12 +242,12 @@ def _only_folder_error(
         root, classes: of the listing.
         label: of the folder of images.
         empty_labels: of the other folders.
-        sidecars: the sidecar files in the other folders.
+        files: those in the other folders.
     """
     folder = root / classes[label]
     name = readable(classes[label])
     remedy = f"Pass {readable(str(folder))}"
-    example, tool = _choose_example(root, sidecars)
+    example, tool = _choose_example(root, files)
     if tool not in (TEXT, DATA, JSON_DATA):
         # ICDAR's files of boxes, gt_img_1.txt of img_1.jpg, belong to no format that is read.
         remedy = (

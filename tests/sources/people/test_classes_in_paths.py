@@ -262,7 +262,8 @@ def test_a_split_that_a_pattern_makes_a_class(tmp_path: Path) -> None:
     write(source / "lists/val.txt", "v_1.jpg 0\n")
     texts = assumed(fastpipe.pack(source, tmp_path / "packed", label_pattern="(.+)/"))
     assert texts == [
-        "classes: lists without any image (--classes-from FILE)",
+        "classes: lists without any image, but with files such as lists/val.txt; move folders that are "
+        "no classes elsewhere (--classes-from FILE)",
         "val_256: a class by --label-pattern, though it is called like a split; to leave them out, "
         f"pass {source}/data_256",
     ]
