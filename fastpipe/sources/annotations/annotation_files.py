@@ -72,7 +72,7 @@ class AnnotationTool(NamedTuple):
     reader: str = ""
 
 
-_ROW_A_BOX = (
+ROW_A_BOX = (
     "write them into a CSV file with a row for each box (path,xmin,ymin,xmax,ymax,label), or pass "
     "samples with boxes to fastpipe.Writer"
 )
@@ -101,7 +101,7 @@ _WIDER = AnnotationTool(
 )
 _NUMBERS = AnnotationTool(
     "lines of numbers between commas, as MOT and ICDAR have them for boxes",
-    _ROW_A_BOX,
+    ROW_A_BOX,
 )
 _VISDRONE = AnnotationTool("label files of VisDrone", _PACK_BOTH, "VisDrone")
 _CROWD_HUMAN = AnnotationTool(

@@ -17,6 +17,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import (
     DATA,
     JSON_DATA,
+    ROW_A_BOX,
     SIDECAR_ENDINGS,
     TEXT,
     TOOL_BYTES,
@@ -125,7 +126,37 @@ def leave_out_sidecar_files(
                 f"{readable(example.path)} ({tool.name}). To keep what they say: {tool.remedy}"
             )
         )
+    unread_paths = {source.path for source in unread}
+    lists = [source for source in sidecars if source.path not in unread_paths]
+    assumed += _leave_out_class_lists(sources, lists, image_labels)
     return assumed
+
+
+def _leave_out_class_lists(
+    sources: list[Source],
+    lists: Sequence[Source],
+    image_labels: Container[int],
+) -> list[Assumption]:
+    """Removes lists in several class folders from the sources, in place, and names one of them.
+
+    Tiny ImageNet has the boxes of n01443537 in n01443537/n01443537_boxes.txt, and GTSRB those of
+    00000 in 00000/GT-00000.csv.
+    """
+    in_classes = []
+    for source in lists:
+        if source.label != NO_LABEL and source.label in image_labels:
+            in_classes.append(source)
+    num_classes = len({source.label for source in in_classes})
+    if num_classes < 2:
+        return []  # one file is rejected, and its reason is shown
+    _remove_sources(sources, {source.path for source in in_classes})
+    first_path = min(source.path for source in in_classes)
+    return [
+        Assumption(
+            f"lists in class folders, which are not read: {len(in_classes):,} in {num_classes:,} "
+            f"folders, such as {readable(first_path)}. To keep what they say: {ROW_A_BOX}"
+        )
+    ]
 
 
 def _labels_of_images(root: SourcePath, sources: Sequence[Source]) -> set[int]:

@@ -22,7 +22,13 @@ from fastpipe.sources.annotations.sidecar_files import (
 )
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.file_formats import MANIFESTS, format_of
-from fastpipe.sources.files import SourcePath, files_below, names_in, state_or_problem
+from fastpipe.sources.files import (
+    SourcePath,
+    files_below,
+    names_in,
+    path_below,
+    state_or_problem,
+)
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES, numbers_as_texts
 from fastpipe.sources.folders.doubtful_folders import check_class_folders, lists_among
 from fastpipe.sources.folders.folder_lists import FolderList, find_folder_list
@@ -133,6 +139,8 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
         elif not are_classes:
             assumed += check_nested_folders(root, names.folders)
         assumed += classes_outside_training(classes_by_split)
+        if has_labels and source.top is not None and root.parent != source.top:
+            assumed += _assume_wrapped_classes(source.top, root, classes)
     else:
         has_labels = bool(names.folders)
         classes = names.folders
@@ -156,6 +164,21 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
     return ClassFolders(
         root, classes, folders, names.files, names.hidden, tuple(assumed)
     )
+
+
+def _assume_wrapped_classes(
+    top: SourcePath, root: SourcePath, classes: Sequence[str]
+) -> Iterator[Assumption]:
+    """Says that the classes of a split lie in its folder of images, as those of GTSRB.
+
+    `top`: the folder of the splits. `root`: the folder of the classes.
+    """
+    if root.name.lower() != root.parent.name.lower():
+        yield Assumption(
+            f"classes: the folders in {readable(path_below(top, root))}, which is all that the "
+            f"split has ({first_paths(classes)}); to pack the images without labels, move them out "
+            "of these folders"
+        )
 
 
 def _find_classes_in_paths(

@@ -353,6 +353,8 @@ def _check_only_folder(folder: SourcePath, name: str) -> Assumption:
     names = names_in(folder, FEW)
     one_class = f"all images are of the class {readable(name)}, the only folder"
     lists = lists_among(names.files, _LISTS)
+    # Final_Training and Final_Test of GTSRB are no parts of one class.
+    refuse_split_parts(folder, names.folders)
     if len(names.folders) > 1:
         return Assumption(
             f"{one_class}; if the folders in it ({first_paths(names.folders)}) are the classes or "

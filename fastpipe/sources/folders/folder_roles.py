@@ -110,11 +110,14 @@ def refuse_split_parts(root: SourcePath, folders: Sequence[str]) -> None:
     """
     for by_split in find_split_parts(folders):
         split = training_or_first(by_split)
+        folder = root / by_split[split]
+        # GTSRB has its classes in Final_Training/Images.
+        folder = find_class_root(folder) or folder
         raise PackError(
             f"{readable(str(root))} has the folders {first_paths(by_split.values())}, "
             f"which are called like splits, so they are no classes. Pass one of them: "
-            f"{readable(str(root / by_split[split]))}; or, if a class is to have the same number "
-            f"in all of them, --split {split}. {AS_CLASSES} takes the folders as classes"
+            f"{readable(str(folder))}; or, if a class is to have the same number in all of them, "
+            f"{readable(str(root))} with --split {split}. {AS_CLASSES} takes the folders as classes"
         )
 
 

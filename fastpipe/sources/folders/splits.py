@@ -15,6 +15,7 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, did_you_mean, first_names, readable
 from fastpipe.sources.files import Names, SourcePath, names_in
 
@@ -50,6 +51,8 @@ _PART_FOLDER = re.compile(
     rf"((?:.*[-_ ])?(?:{_PART_WORD}))(?:[-_ .]?\d+(?:[-_]?of[-_]?\d+)?|[-_ ][a-z])",
     re.IGNORECASE,
 )
+# A folder in a split that may have all of its class folders.
+_IMAGES = re.compile(r"(?:jpeg)?(?:images?|imgs?)", re.IGNORECASE)
 # A capital letter begins a word.
 _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _MAX_SHOWN = 5
@@ -259,14 +262,29 @@ def split_folders(
 
 
 def _without_wrapper(folder: SourcePath) -> SourcePath:
-    """train/train in place of train, if nothing else is in it: zip files are made like this."""
+    """train/train in place of train, if nothing else is in it: zip files are made like this.
+
+    The same holds for Final_Training/Images of GTSRB, which has class folders.
+    """
     names = names_in(folder, FEW)
     if names.files or len(names.folders) != 1:
         return folder
     inner = names.folders[0]
-    if inner.lower() != folder.name.lower():
-        return folder
-    return folder / inner
+    is_same_name = inner.lower() == folder.name.lower()
+    if is_same_name or _is_wrapper_of_classes(folder / inner):
+        return folder / inner
+    return folder
+
+
+def _is_wrapper_of_classes(folder: SourcePath) -> bool:
+    """Whether a folder is called images, and has several folders with pictures."""
+    if not _IMAGES.fullmatch(folder.name):
+        return False
+    names = names_in(folder, FEW)
+    if len(names.folders) < 2 or any(map(is_picture, names.files)):
+        return False
+    files = names_in(folder / names.folders[0], FEW).files
+    return any(map(is_picture, files))
 
 
 def split_tars(tars: Iterable[str]) -> dict[str, list[str]]:

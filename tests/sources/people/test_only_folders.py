@@ -14,16 +14,16 @@ from fastpipe.errors import PackError
 
 @becomes(
     "`GTSRB/Readme.txt` beside `GTSRB/Final_Training/`, `GTSRB/Final_Test/`",
-    "one class; it is named, with the folder to pass",
+    "refused, with the folder to pass",
+    "SRC/GTSRB, --split train",
 )
 def test_a_note_beside_folders_in_the_only_folder(tmp_path: Path) -> None:
     source = photos(
         tmp_path / "src", "GTSRB/Final_Training/Images/00000/a.jpg", "GTSRB/Final_Test/Images/b.jpg"
     )
     write(source / "GTSRB/Readme-Images.txt", "The German Traffic Sign Benchmark")
-    (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
-    assert "all images are of the class GTSRB, the only folder" in assumed.text
-    assert f"are the classes or splits, pass {source}/GTSRB" in assumed.text
+    with pytest.raises(PackError, match=f"{source}/GTSRB with --split train"):
+        fastpipe.pack(source, tmp_path / "packed")
 
 
 @becomes("one class folder", "one class; it is named, with the folder to pass for images alone")

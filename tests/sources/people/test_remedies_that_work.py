@@ -36,8 +36,12 @@ def test_questions_of_vqa(tmp_path: Path) -> None:
 
 @becomes(
     "GTSRB: `Final_Training/Images/00000/`, and `GT-final_test.csv` beside it",
-    "refused, or with `--split train` no labels; the folder of the classes is named",
-    "SRC/Final_Training/Images",
+    "refused, with the folder of the classes",
+    "SRC/Final_Training/Images, or --split train",
+)
+@becomes(
+    "GTSRB: `GT-00000.csv` in each class folder, Tiny ImageNet: `n01443537_boxes.txt`",
+    "the classes; the lists are named as not read",
 )
 def test_training_of_gtsrb(tmp_path: Path) -> None:
     source = tmp_path / "src"
@@ -47,10 +51,24 @@ def test_training_of_gtsrb(tmp_path: Path) -> None:
     write(source / "GT-final_test.csv", "Filename;ClassId\n00000.ppm;0\n00001.ppm;1\n")
     with pytest.raises(PackError, match=f"00000, 00001 are the classes or splits, {images}"):
         fastpipe.pack(source, tmp_path / "none")
-    texts = assumed(fastpipe.pack(source, tmp_path / "none", split="train"))
-    assert texts[0].endswith(f"If the folders in it (00000, 00001) are the classes, pass {images}")
-    fastpipe.pack(images, tmp_path / "packed")
-    assert fastpipe.open(tmp_path / "packed").classes == ["00000", "00001"]
+    for folder in ("00000", "00001"):
+        text = "Filename;Width;Height;Roi.X1;ClassId\n00000_00000.ppm;40;30;5;0\n"
+        write(images / folder / f"GT-{folder}.csv", text)
+    for root, split in ((source, "train"), (images, None)):
+        summary = fastpipe.pack(root, tmp_path / "packed", split=split, overwrite=True)
+        assert summary.tally.rejected == []
+        assert labels(tmp_path) == {
+            "00000/00000_00000.ppm": "00000",
+            "00001/00000_00000.ppm": "00001",
+        }
+        texts = assumed(summary)
+        assert any(
+            "lists in class folders, which are not read: 2 in 2 folders, such as 00000/GT-00000.csv"
+            in text
+            for text in texts
+        )
+    summary = fastpipe.pack(source, tmp_path / "packed", split="train", overwrite=True)
+    assert any("classes: the folders in Final_Training/Images" in text for text in assumed(summary))
 
 
 @pytest.mark.parametrize("header", ["id,label\n", "image,label\n", ""])
