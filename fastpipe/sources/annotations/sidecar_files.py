@@ -29,7 +29,7 @@ from fastpipe.sources.annotations.annotation_folders import (
     is_called_mask_file,
     without_mask_suffix,
 )
-from fastpipe.sources.file_formats import unread_remedy
+from fastpipe.sources.file_formats import format_of, unread_remedy
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_beside_images
@@ -37,13 +37,13 @@ from fastpipe.sources.folders.splits import FEW, first_paths
 from fastpipe.sources.listing import Assumption, Source, replace_sources
 from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
-from fastpipe.sources.picture.probe import is_image
 from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.listed_images import (
     ListingTable,
     find_listing_tables,
     first_rows,
 )
+from fastpipe.sources.tables.pixel_tables import refuse_pixels
 from fastpipe.sources.tables.table_remedies import some_tables
 
 # There may be millions of sources. This many show whether there are sidecar files, or masks.
@@ -52,8 +52,12 @@ _NUM_CHECKED = 4096
 _IMAGE_SUFFIX = re.compile(
     r"[-_ ](?:sat|image|img|im|rgb|photo|leftimg8bit)$", re.IGNORECASE
 )
-# The start of so many files is read to see whether they are images. Behind a URL each is a request.
+# The start of so many files is read to see whether they are texts. Behind a URL each is a request.
 _MAX_READ = 64
+# So many tables in a folder without pictures are read to see whether they have pixels.
+_MAX_TABLES = 3
+# A picture of PPM in text begins so.
+_TEXT_PICTURES = ("P1", "P2", "P3")
 # CIFAR-10 has pickles without an ending: PROTO of version 2 or later.
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 # Masks are refused from this share of all files on. A few files may be called so by chance.
@@ -162,8 +166,8 @@ def _leave_out_class_lists(
 def _labels_of_images(root: SourcePath, sources: Sequence[Source]) -> set[int]:
     """The labels of the classes that have images, by the names of files.
 
-    Images without an ending are usual as well. So of a class without a picture the start of a file
-    is read.
+    Images without an ending are usual as well. So of a class without a picture the start of such a
+    file is read.
     """
     labels: set[int] = set()
     # Label -> a file that may be an image.
@@ -174,16 +178,28 @@ def _labels_of_images(root: SourcePath, sources: Sequence[Source]) -> set[int]:
             continue
         if is_picture(source.path):
             labels.add(source.label)
-        elif not is_sidecar(source.path):
+        elif "." not in _file_name(source.path):
             candidates.setdefault(source.label, source)
 
+    if not labels:
+        # No file is called like a picture, and any other file may be one.
+        return {source.label for source in sources if not is_sidecar(source.path)}
     without_pictures = candidates.keys() - labels
-    if not labels or len(without_pictures) > _MAX_READ:
+    if len(without_pictures) > _MAX_READ:
         return labels | without_pictures
     for label in without_pictures:
-        if is_image(_read_start(root, candidates[label])):
+        if not _is_text(_read_start(root, candidates[label])):
             labels.add(label)
     return labels
+
+
+def _is_text(start: bytes) -> bool:
+    """Whether the first bytes of a file are a text, and no picture, or none."""
+    try:
+        text = start.decode()
+    except UnicodeDecodeError:
+        return False
+    return "\0" not in text and not text.startswith(_TEXT_PICTURES)
 
 
 def find_empty_classes(
@@ -359,6 +375,10 @@ def refuse_unread_data(root: SourcePath, sources: Sequence[Source]) -> None:
     for source in first_sources:
         if is_picture(source.path):
             return
+    # FER2013 is a table alone, and MNIST as CSV two of them.
+    tables = [source for source in first_sources if format_of(source.path) == "csv"]
+    for source in tables[:_MAX_TABLES]:
+        refuse_pixels(root / source.path)
     for index, source in enumerate(first_sources):
         remedy = unread_remedy(source.path)
         # Images without an ending are usual as well, so only one file is read.

@@ -103,15 +103,6 @@ def image_format(data: bytes) -> str:
     return name
 
 
-def is_image(start: bytes) -> bool:
-    """Whether the first bytes of a file are those of a format that fastpipe reads."""
-    try:
-        name = image_format(start)
-    except ImageError:
-        return False
-    return name == COEFFICIENTS or name in _SUPPORTED
-
-
 def _format_by_signature(data: bytes) -> str | None:
     for signature, name in _SIGNATURES:
         if re.match(signature, data, re.DOTALL):

@@ -18,6 +18,7 @@ from fastpipe.sources.tables.joined_column import (
 )
 from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.numbered_captions import read_numbered_captions
+from fastpipe.sources.tables.pixel_tables import refuse_pixels
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.synset_strings import COLUMNS as SYNSET_COLUMNS
 from fastpipe.sources.tables.synset_strings import has_synsets, rows_with_synsets
@@ -53,6 +54,7 @@ def choose_reader(path: SourcePath, kind: str, options: SourceOptions) -> RowRea
             raise PackError(
                 f"cannot read {readable(str(path))}: {problem.strerror}"
             ) from problem
+        refuse_pixels(path)
         return _choose_text_reader(path, form, options)
     if kind == "parquet":
         return RowReader(partial(read_metadata_rows, path, options), [])

@@ -10,7 +10,7 @@ from support.sources.people import assumed, labels, photos, write
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.sources.kinds import list_sources
+from fastpipe.sources.annotations import sidecar_files
 
 
 @becomes(
@@ -52,11 +52,11 @@ def test_images_without_an_ending(tmp_path: Path) -> None:
     assert assumed(summary) == []
 
 
-def test_a_few_other_files_among_many_images(tmp_path: Path) -> None:
-    names = [f"{folder}/{number}.jpg" for folder in ("ant", "bee") for number in range(5000)]
-    for name in names:
-        write(tmp_path / "src" / name, "")
-    write(tmp_path / "src/manifests/labels.json", {"a": 1})
-    photos(tmp_path / "src", "ant/0.jpg", "bee/0.jpg")
-    listing = list_sources(tmp_path / "src", 0)
-    assert any("classes: manifests without any image" in entry.text for entry in listing.assumed)
+def test_a_file_among_many_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of many files, only a sample is looked at for sidecar files: here the first and the sixth.
+    monkeypatch.setattr(sidecar_files, "_NUM_CHECKED", 2)
+    names = [f"{folder}/{number}.jpg" for folder in ("ant", "bee") for number in range(5)]
+    source = photos(tmp_path / "src", *names)
+    write(source / "manifests/labels.json", {"a": 1})
+    texts = assumed(fastpipe.pack(source, tmp_path / "packed"))
+    assert any("classes: manifests without any image" in text for text in texts)
