@@ -23,7 +23,7 @@ from fastpipe.sources.folders.splits import SplitChoiceError, training_or_first
 from fastpipe.sources.json_stream import object_entries
 from fastpipe.sources.kinds import class_folders, list_sources
 from fastpipe.sources.listing import SourceField
-from fastpipe.sources.numbered_classes import parse_numbered_names
+from fastpipe.sources.numbered_classes import parse_numbered_names, read_value_names
 from fastpipe.sources.options import SourceOptions
 from fastpipe.store.remote.options import RemoteOptions
 
@@ -80,6 +80,8 @@ def class_names(
         names = _names_in_dataset(path)
     elif path.name.lower().endswith(".json") and _has_numbered_names(path):
         names = _names_in_json(path, option)
+    elif format_of(path.name) == "csv" and read_value_names(path):
+        names = ClassNames((), values=read_value_names(path))
     elif path.is_dir() or format_of(path.name) is not None:
         names = _names_in_source(path, options)
     else:

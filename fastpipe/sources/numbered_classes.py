@@ -1,6 +1,7 @@
 """Lines with a number and the name of a class -> the name of each value of a mask.
 
 ADE20K has such a table: objectInfo150.txt, with the columns Idx, Ratio, Train, Val, Stuff, Name.
+Roboflow has _classes.csv beside its masks, with the columns Pixel Value and Class.
 """
 
 from __future__ import annotations
@@ -9,9 +10,23 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from fastpipe.dataset.format.layout import MAX_CLASSES
+from fastpipe.sources.files import SourcePath, open_binary
 
 _LINE = re.compile(r"(\d{1,5})\s*[\s,;:=]\s*(.*\S)")
-_NUMBER_COLUMNS = ("idx", "index", "id", "value", "number", "class_id", "label_id")
+# The file in which Roboflow names the values of masks. Beside other images it has one column a class.
+VALUE_NAMES = "_classes.csv"
+_VALUE_COLUMN = "pixel value"
+_MAX_BYTES = 1 << 20
+_NUMBER_COLUMNS = (
+    _VALUE_COLUMN,
+    "idx",
+    "index",
+    "id",
+    "value",
+    "number",
+    "class_id",
+    "label_id",
+)
 _NAME_COLUMNS = ("name", "class", "class_name", "label", "label_name", "category")
 _SEPARATORS = ("\t", ",", ";")
 
@@ -25,6 +40,19 @@ def parse_numbered_names(lines: Iterable[str]) -> tuple[str, ...]:
     if not names or max(names) >= MAX_CLASSES:
         return ()
     return tuple(names.get(number, "") for number in range(max(names) + 1))
+
+
+def read_value_names(path: SourcePath) -> tuple[str, ...]:
+    """The names by pixel value in a table as Roboflow's; () if it is none, or cannot be read."""
+    try:
+        with open_binary(path) as file:
+            text = (file.read(_MAX_BYTES) or b"").decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return ()
+    lines = text.splitlines()
+    if not lines or _VALUE_COLUMN not in lines[0].lower():
+        return ()
+    return parse_numbered_names(lines)
 
 
 def _read_table(texts: Sequence[str]) -> Mapping[int, str] | None:

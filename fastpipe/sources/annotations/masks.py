@@ -42,6 +42,7 @@ from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import SourcePath, files_below, open_binary
 from fastpipe.sources.folders.splits import first_paths
 from fastpipe.sources.listing import Assumption, Listing, SourceField
+from fastpipe.sources.numbered_classes import VALUE_NAMES, read_value_names
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
 from fastpipe.sources.tables.list_rows import list_rows
@@ -199,6 +200,11 @@ def list_masks(
             names = _class_names(folders, masks_of_field)
             fields[index] = field._replace(names=names)
             assumed += assume_names(field, names, LABELMAP)
+        else:
+            names = read_value_names(folders.root / VALUE_NAMES)
+            if names:
+                fields[index] = field._replace(names=names)
+                assumed += assume_names(field, names, VALUE_NAMES)
 
     for field in fields:
         assumed += assume_no_defects(field.name, without_mask, folders.images)

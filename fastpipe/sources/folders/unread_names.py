@@ -35,7 +35,11 @@ from fastpipe.sources.folders.splits import (
     split_of_name,
 )
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.numbered_classes import parse_numbered_names
+from fastpipe.sources.numbered_classes import (
+    VALUE_NAMES,
+    parse_numbered_names,
+    read_value_names,
+)
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.tables.listed_images import ListingTable, find_listing_tables
 from fastpipe.sources.tables.table_files import is_result_form
@@ -277,6 +281,8 @@ def _read_names(source: Recognised) -> Iterator[str]:
             yield from cub.FILES
     if source.format == "masks":
         yield LABELMAP
+        if read_value_names(source.root / VALUE_NAMES):
+            yield VALUE_NAMES
         if isinstance(source.root, Path) and (source.root / MASK_LISTS).is_dir():
             yield _VOC_SPLITS
     if source.format == "voc":

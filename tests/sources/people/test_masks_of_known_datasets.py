@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 from support.sources.becomes import becomes
-from support.sources.people import assumed, labels, masks, photos
+from support.sources.people import assumed, labels, masks, photos, write
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -270,3 +270,34 @@ def test_a_mask_for_each_object(tmp_path: Path) -> None:
         PackError, match="has a folder for each sample, with a mask for each object"
     ):
         fastpipe.pack(source, tmp_path / "none", format="masks", fields=["mask=1"])
+
+
+@becomes(
+    "Roboflow's semantic masks: `train/a_mask.png`, `_classes.csv` with `Pixel Value, Class`",
+    "a field `mask` with these names",
+    "--format masks --split train",
+)
+@becomes(
+    "masks, and Roboflow's `_classes.csv` elsewhere",
+    "a field `mask` with these names",
+    "--format masks --classes-from _classes.csv",
+)
+def test_masks_of_roboflow(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "train/a.jpg", "valid/a.jpg", size=(3, 2))
+    for split in ("train", "valid"):
+        Image.fromarray(np.array([[0, 2, 1], [1, 1, 0]], np.uint8)).save(
+            source / split / "a_mask.png"
+        )
+        text = "Pixel Value, Class\n0, background\n1, road\n2, car\n"
+        write(source / split / "_classes.csv", text)
+    summary = fastpipe.pack(source, tmp_path / "packed", format="masks", split="train")
+    assert masks(tmp_path) == {"a.jpg": [[0, 2, 1], [1, 1, 0]]}
+    names = ("background", "road", "car")
+    assert fastpipe.open(tmp_path / "packed").fields["mask"].names == names
+    assert assumed(summary) == [
+        "classes of the field mask: those of _classes.csv: 0 is 'background', 1 is 'road', 2 is 'car'"
+    ]
+    (source / "train/_classes.csv").unlink()
+    given = source / "valid/_classes.csv"
+    fastpipe.pack(source, tmp_path / "given", format="masks", split="train", classes_from=given)
+    assert fastpipe.open(tmp_path / "given").fields["mask"].names == names
