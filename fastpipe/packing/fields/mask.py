@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
+from fastpipe.packing.fields.tool_shapes import draw_tool_shape, is_tool_shape
 from fastpipe.sources.annotations.coco_shapes import decode_counts
 from fastpipe.sources.annotations.run_lengths import COLUMNS, count_alternately
 from fastpipe.sources.picture.probe import image_format, native
@@ -110,7 +111,7 @@ def draw_shapes(
     """Draws shapes as pycocotools' annToMask does; later ones cover earlier ones.
 
     Args:
-        shapes: an id and a segmentation each.
+        shapes: an id and a segmentation each, of COCO, or of `draw_tool_shape`.
         width, height: of the mask in pixels.
         run_order: of pixels in the run lengths of tables, one of RUN_ORDERS.
 
@@ -129,6 +130,9 @@ def draw_shapes(
     mask = np.zeros((height, width), dtype=dtype)
     for shape_index, (shape_id, shape) in enumerate(shapes):
         try:
+            if is_tool_shape(shape):
+                mask[draw_tool_shape(shape, width, height)] = shape_id
+                continue
             runs = _count_runs(shape, width, height)
         except (ValueError, TypeError, OverflowError) as problem:
             raise ImageError(f"segmentation {shape_index}: {problem}") from None

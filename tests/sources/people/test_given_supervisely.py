@@ -68,7 +68,8 @@ def test_shapes(tmp_path: Path) -> None:
     attributes = values(tmp_path, "attributes")["ds1/img/a.jpg"]
     assert attributes == [{"parked": True, "doors": 4}, {}, {}]
     assert assumed(summary) == [
-        "boxes: those around bitmaps (1), polygons (1), cut off at the edge of the image",
+        "boxes: those around bitmaps (1), polygons (1), cut off at the edge of the image; the option "
+        "packs masks of them, too (--field boxes --field attributes --field mask=segmentation:mask)",
         "left out, because they give no box: points (1)",
         "boxes: 3; the right and lower pixels that Supervisely writes are inside, so these sides are 1 "
         "pixel larger than written",

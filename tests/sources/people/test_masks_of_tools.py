@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 from support.sources import turned
 from support.sources.becomes import becomes
 from support.sources.people import assumed, masks, photos, values, write
@@ -223,3 +227,99 @@ def test_masks_of_turned_photos(tmp_path: Path, exif: str) -> None:
             assert (box[2] - box[0]) * (box[3] - box[1]) == 50
             assert left <= box[0] <= box[2] <= right
             assert top <= box[1] <= box[3] <= bottom
+
+
+def png(mode: str, pixels: Any) -> bytes:
+    image = Image.fromarray(np.array(pixels, np.uint8))
+    if mode == "P":
+        image.putpalette([0, 0, 0, 255, 255, 255])
+    file = io.BytesIO()
+    image.save(file, "PNG", **({"transparency": 0} if mode == "P" else {}))
+    return file.getvalue()
+
+
+def supervisely(folder: Path, *objects: dict[str, Any]) -> Path:
+    photos(folder, "ds/img/a.jpg")
+    size = {"height": 30, "width": 40}
+    annotation = {"description": "", "tags": [], "size": size, "objects": list(objects)}
+    write(folder / "ds/ann/a.jpg.json", annotation)
+    return folder
+
+
+def supervisely_polygon(name: str, exterior: Any, *holes: Any) -> dict[str, Any]:
+    points = {"exterior": exterior, "interior": list(holes)}
+    return {"classTitle": name, "geometryType": "polygon", "points": points, "tags": []}
+
+
+def supervisely_bitmap(name: str, origin: list[int], data: bytes) -> dict[str, Any]:
+    text = base64.b64encode(zlib.compress(data)).decode()
+    bitmap = {"data": text, "origin": origin}
+    return {"classTitle": name, "geometryType": "bitmap", "bitmap": bitmap, "tags": []}
+
+
+SHAPE = [[0, 1, 1], [1, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        png("L", SHAPE),
+        png("P", SHAPE),
+        png("RGBA", [[[9, 9, 9, 255 * on] for on in row] for row in SHAPE]),
+    ],
+)
+@becomes(
+    "Supervisely: polygons with holes, bitmaps, rectangles",
+    "a field `mask` with the number of the class + 1; the pixels of the corners are inside, as there",
+    "--field boxes --field mask=segmentation:mask",
+)
+def test_shapes_of_supervisely(tmp_path: Path, data: bytes) -> None:
+    square = [[5, 5], [20, 5], [20, 15], [5, 15]]
+    hole = [[8, 8], [11, 8], [11, 10], [8, 10]]
+    rectangle = {**supervisely_polygon("dog", [[30, 28], [25, 20]]), "geometryType": "rectangle"}
+    source = supervisely(
+        tmp_path / "src",
+        supervisely_polygon("dog", square, hole),
+        supervisely_bitmap("cat", [18, 4], data),
+        rectangle,
+    )
+    fastpipe.pack(source, tmp_path / "packed", fields=BOTH)
+    expected = rectangles((5, 5, 21, 16, 2), (8, 8, 12, 11, 0), (25, 20, 31, 29, 2))
+    expected[4, 19:21] = 1
+    expected[5, [18, 20]] = 1
+    assert masks(tmp_path) == {"ds/img/a.jpg": expected.tolist()}
+    fastpipe.pack(source, tmp_path / "packed", fields={"mask": "instances:mask"}, overwrite=True)
+    expected[(expected == 2) & (np.arange(30)[:, None] >= 20)] = 3
+    assert masks(tmp_path) == {"ds/img/a.jpg": np.array([0, 2, 1, 3])[expected].tolist()}
+
+
+@becomes("Supervisely: a bitmap that is cut, or ends outside the image", "the image is rejected")
+def test_bitmaps_that_cannot_be_drawn(tmp_path: Path) -> None:
+    whole = png("L", SHAPE)
+    for origin, data, reason in (
+        ([39, 0], whole, "expected a bitmap in the image of 40 x 30 pixels"),
+        ([0, 0], whole[:-20], "segmentation 0: "),
+        ([0, 0], png("RGB", [[[1, 2, 3]]]), "its bitmap has colours and no transparent pixels"),
+    ):
+        source = supervisely(tmp_path / "src", supervisely_bitmap("cat", origin, data))
+        with pytest.raises(PackError, match=reason):
+            fastpipe.pack(source, tmp_path / "none", fields=MASK)
+
+
+@becomes(
+    "labelme: `mask` shapes, whose PNG is in the JSON",
+    "a field `mask` with the number of the class + 1",
+    "--field boxes --field mask=segmentation:mask",
+)
+def test_masks_of_labelme(tmp_path: Path) -> None:
+    photos(tmp_path / "src", "a.jpg")
+    text = base64.b64encode(png("L", SHAPE)).decode()
+    shape = {"label": "cat", "shape_type": "mask", "points": [[7, 4], [9, 5]], "mask": text}
+    entry = {"imagePath": "a.jpg", "imageWidth": 40, "imageHeight": 30, "shapes": [shape]}
+    write(tmp_path / "src/a.json", entry)
+    texts = assumed(fastpipe.pack(tmp_path / "src", tmp_path / "boxes"))
+    assert texts[0].endswith("masks of them, too (--field boxes --field mask=segmentation:mask)")
+    fastpipe.pack(tmp_path / "src", tmp_path / "packed", fields=MASK)
+    expected = rectangles()
+    expected[4:6, 7:10] = SHAPE
+    assert masks(tmp_path) == {"a.jpg": expected.tolist()}

@@ -27,9 +27,35 @@ class RunsInBox(NamedTuple):
     size: tuple[int, int]
 
 
-# What an object covers: polygons, each with x, y, x, y, ... in pixels, or runs. An empty list: the
-# tool does not say it.
-Outline = list[list[float]] | RunsInBox
+class Bitmap(NamedTuple):
+    """The pixels of an object as a PNG, as a tool writes it.
+
+    Attributes:
+        png: as base64.
+        origin: x and y of its left upper pixel in the image.
+        is_compressed: whether zlib has compressed the PNG.
+    """
+
+    png: str
+    origin: tuple[int, int]
+    is_compressed: bool = False
+
+
+class PixelPolygon(NamedTuple):
+    """A polygon whose corners are pixels inside of it.
+
+    Attributes:
+        corners: x and y of each.
+        holes: the corners of each hole, whose line is outside of the object.
+    """
+
+    corners: Sequence[Sequence[float]]
+    holes: Sequence[Sequence[Sequence[float]]] = ()
+
+
+# What an object covers: polygons, each with x, y, x, y, ... in pixels, or another form. An empty
+# list: the tool does not say it.
+Outline = list[list[float]] | RunsInBox | Bitmap | PixelPolygon
 _SIDES = ("left", "top", "width", "height")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from fastpipe.sources.annotations.tools import outline
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
+    Bitmap,
     Box,
     Outline,
     box_around,
@@ -83,6 +84,8 @@ def _add_shape(
         image.around[_AROUND[kind]] += 1
 
     shape_outline = _outline_of(kind, points, box)
+    if kind == "mask" and isinstance(shape.get("mask"), str):
+        shape_outline = Bitmap(shape["mask"], (round(box[0]), round(box[1])))
     if kind != "rectangle" and shape_outline:
         image.outlined_count += 1
 
@@ -113,7 +116,7 @@ def _joined(first: Outline, second: Outline) -> Outline:
 
 
 def _outline_of(kind: str, points: list[Any], box: Box) -> Outline:
-    """What a shape covers; nothing for a mask, which is a picture in the file."""
+    """What a shape covers; nothing for a mask, whose picture is in the file."""
     if kind == "circle":
         left, top, right, bottom = box
         radius = (right - left) / 2

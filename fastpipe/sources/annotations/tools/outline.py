@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from fastpipe.sources.annotations.tools.annotated_image import (
+    Bitmap,
     Box,
     Outline,
+    PixelPolygon,
     RunsInBox,
     number,
 )
@@ -51,10 +53,18 @@ def ellipse(
 
 
 def as_segmentation(outline: Outline) -> list[list[float]] | dict[str, Any]:
-    """An outline as COCO writes a segmentation.
+    """An outline as COCO writes a segmentation, or as a shape of `packing/fields/tool_shapes`.
 
     ValueError: runs are not those of their box, or it lies outside the image.
     """
+    if isinstance(outline, Bitmap):
+        return {
+            "png": outline.png,
+            "origin": list(outline.origin),
+            "compressed": outline.is_compressed,
+        }
+    if isinstance(outline, PixelPolygon):
+        return {"corners": outline.corners, "holes": outline.holes}
     if not isinstance(outline, RunsInBox):
         return outline
     width, height = outline.size

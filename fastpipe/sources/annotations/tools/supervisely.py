@@ -15,14 +15,19 @@ from typing import Any
 from fastpipe.dataset.format.sample_layout import PNG_MAGIC
 from fastpipe.sources.annotations.tools.annotated_image import (
     AnnotatedImage,
+    Bitmap,
     Box,
+    Outline,
+    PixelPolygon,
     box_around,
     image_size,
     list_of,
     load_json,
+    number,
     object_of,
 )
 
+_ALPHA_MASK = "alpha_mask"
 _LEFT_OUT = {
     "point": "points",
     "line": "lines",
@@ -32,7 +37,7 @@ _LEFT_OUT = {
     "cuboid": "cuboids",
     "cuboid_2d": "cuboids",
     "cuboid_3d": "cuboids",
-    "alpha_mask": "alpha masks",
+    _ALPHA_MASK: "alpha masks",
 }
 # Width and height stand in the first bytes of a PNG.
 _HEADER_BYTES = 24
@@ -62,16 +67,23 @@ def parse(text: str) -> Iterator[AnnotatedImage]:
 
 def _add_object(image: AnnotatedImage, item: Mapping[str, Any]) -> None:
     bitmap = item.get("bitmap")
+    outline: Outline
     # Old files do not write the type.
     kind = item.get("geometryType") or ("bitmap" if bitmap else "polygon")
+    if kind == _ALPHA_MASK:
+        image.unread_outlines = _LEFT_OUT[kind]
     if kind in _LEFT_OUT:
         image.left_out[_LEFT_OUT[kind]] += 1
         return
     if kind == "bitmap":
         image.around["bitmaps"] += 1
-        box = _box_of_bitmap(object_of(bitmap, "bitmap"))
+        entry = object_of(bitmap, "bitmap")
+        box = _box_of_bitmap(entry)
+        origin = (round(box[0]), round(box[1]))
+        outline = Bitmap(str(entry.get("data")), origin, is_compressed=True)
     elif kind in ("rectangle", "polygon"):
         points = object_of(item.get("points"), "points")
+        outline = _outline_of(kind, points)
         left, top, right, bottom = box_around(
             list_of(points.get("exterior"), "exterior")
         )
@@ -87,7 +99,24 @@ def _add_object(image: AnnotatedImage, item: Mapping[str, Any]) -> None:
             image.around["polygons"] += 1
     else:
         raise ValueError(f"expected a shape of Supervisely, got {kind!r:.60}")
-    image.add(box, item.get("classTitle"), _attributes_of(item))
+    if kind != "rectangle":
+        image.outlined_count += 1
+    image.add(box, item.get("classTitle"), _attributes_of(item), outline)
+
+
+def _outline_of(kind: str, points: Mapping[str, Any]) -> Outline:
+    """The pixels of a rectangle or a polygon. ValueError: a corner is none."""
+    exterior = list_of(points.get("exterior"), "exterior")
+    if kind == "rectangle":
+        left, top, right, bottom = box_around(exterior)
+        return PixelPolygon(
+            [[left, top], [right, top], [right, bottom], [left, bottom]]
+        )
+    holes = []
+    for hole in list_of(points.get("interior"), "interior"):
+        box_around(hole)  # checks the corners
+        holes.append([list(map(number, corner[:2])) for corner in hole])
+    return PixelPolygon([list(map(number, corner[:2])) for corner in exterior], holes)
 
 
 def _box_of_bitmap(bitmap: Mapping[str, Any]) -> Box:
