@@ -70,8 +70,8 @@ from fastpipe.sources.tables.table_files import (
     sort_labelled_first,
 )
 from fastpipe.sources.tables.table_options import describe_options_of_table
+from fastpipe.sources.tables.table_remedies import describe_options_of_labels
 from fastpipe.sources.tables.table_text import LISTS
-from fastpipe.sources.tables.training_classes import describe_options_of_training
 
 _CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -370,7 +370,7 @@ def _tables_beside_splits(
     if isinstance(top, Path) and isinstance(root, Path):
         pictures = names_in(root, FEW).files
         options += describe_options_of_table(top / table, pictures, root)
-        options += describe_options_of_training(top / table, root.absolute())
+        options += describe_options_of_labels(top / table, root)
     assumption = Assumption(
         f"labels: none, though {readable(table)} lies beside the splits; if it has the labels, "
         f"pass {readable(str(top / table))}",

@@ -5,12 +5,14 @@ A user who follows a message should get the labels at once, so the options that 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fastpipe.errors import readable
 from fastpipe.sources.column_choice import ColumnChoice, find_image_like_columns
-from fastpipe.sources.files import SourcePath
+from fastpipe.sources.files import SourcePath, names_in
+from fastpipe.sources.folders.splits import FEW
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables import synset_strings
 from fastpipe.sources.tables.column_kinds import ColumnSummary
@@ -23,6 +25,8 @@ _TABLES_SHOWN = 5
 _ROWS_READ = 500
 _LABEL = "label"
 _LABEL_COLUMN = "--label-column "
+# A field of several classes an image ends so: --field tags=apple,banana:classes.
+_CLASSES = ":classes"
 # A table with one of these columns has boxes, and its classes are found by themselves.
 _BOXES = frozenset(("xmin", "x_min", "xmax", "x1", "left", "bbox", "box", "boxes"))
 
@@ -59,25 +63,28 @@ def describe_options_of_labels(table: SourcePath, images: SourcePath | None) -> 
     if isinstance(table, Path) and isinstance(images, Path):
         options = describe_options_of_training(table, images.absolute())
     if _LABEL_COLUMN not in options:
-        options = _option_of_label_column(table) + options
+        options = _option_of_label_column(table, images) + options
     return options
 
 
-def _option_of_label_column(table: SourcePath) -> str:
-    """The option that names the column with labels; "" if none looks like it."""
+def _option_of_label_column(table: SourcePath, images: SourcePath | None) -> str:
+    """The option that names the columns with labels; "" if none look like it."""
     summaries: dict[str, ColumnSummary] = {}
     for index, row in enumerate(first_cells(table, _ROWS_READ)):
         for column, text in row.items():
             summary = summaries.setdefault(column, ColumnSummary(typed=False))
             summary.add(text, str(index))
     image = _find_image_column(summaries)
+    if image is None and isinstance(images, Path):
+        image = _find_column_of_names(summaries, images)
     has_labels = _LABEL in summaries or set(synset_strings.COLUMNS) <= summaries.keys()
     if image is None or has_labels or _has_boxes_or_masks(summaries):
         return ""
     columns = ColumnChoice(image, None, ())
     for assumption in find_column_assumptions(summaries, columns, SourceOptions()):
-        if assumption.option.startswith(_LABEL_COLUMN):
-            return f" {assumption.option}"
+        option = assumption.option
+        if option.startswith(_LABEL_COLUMN) or option.endswith(_CLASSES):
+            return f" {option}"
     return ""
 
 
@@ -88,6 +95,19 @@ def _find_image_column(summaries: Mapping[str, ColumnSummary]) -> str | None:
         columns = [
             column for column, values in summaries.items() if values.are_pictures
         ]
+    return columns[0] if len(columns) == 1 else None
+
+
+def _find_column_of_names(
+    summaries: Mapping[str, ColumnSummary], images: Path
+) -> str | None:
+    """The only column with names of files in a folder, with or without their endings."""
+    files = set(names_in(images, FEW).files)
+    files |= {os.path.splitext(name)[0] for name in files}
+    columns = []
+    for column, values in summaries.items():
+        if not files.isdisjoint(values.first):
+            columns.append(column)
     return columns[0] if len(columns) == 1 else None
 
 

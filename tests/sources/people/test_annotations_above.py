@@ -379,7 +379,7 @@ def test_tables_that_need_options(tmp_path: Path) -> None:
     )
     command = (
         "fastpipe pack /src/labels.csv DST --image-root /src/train --image-column patient "
-        "--split train."
+        "--split train --label-column class."
     )
     assert command in saying(tmp_path, source / "train")
     root = source / "train"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.sources.becomes import becomes
-from support.sources.people import assumed, labels, photos, write
+from support.sources.people import assumed, labels, photos, tags, write
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -105,3 +105,43 @@ def test_classes_that_need_no_option(tmp_path: Path, text: str) -> None:
     with pytest.raises(PackError, match="--image-root") as refused:
         fastpipe.pack(source, tmp_path / "none")
     assert "--label-column" not in str(refused.value)
+
+
+@becomes(
+    "Roboflow's multi-label `train/_classes.csv`: `filename, apple, banana`",
+    "refused; the table is named with the option that takes its columns of 0 and 1",
+    "SRC/train/_classes.csv --field tags=apple,banana:classes",
+)
+def test_classes_of_roboflow(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "train/a.jpg", "train/b.jpg", "valid/a.jpg")
+    text = "filename, apple, banana\na.jpg, 0, 1\nb.jpg, 1, 1\n"
+    table = write(source / "train/_classes.csv", text)
+    words = f"such as {table}, with --field tags=apple,banana:classes"
+    with pytest.raises(PackError, match=re.escape(words)):
+        fastpipe.pack(source, tmp_path / "none", split="train")
+    fastpipe.pack(table, tmp_path / "packed", fields=["tags=apple,banana:classes"])
+    assert tags(tmp_path, "tags") == {"a.jpg": {"banana"}, "b.jpg": {"apple", "banana"}}
+
+
+@becomes(
+    "APTOS: `train_1.csv` with `id_code,diagnosis` beside `train_images/train_images/`",
+    "no labels; the table is named with its columns",
+    "SRC/train_1.csv --image-root DIR --image-column id_code --label-column diagnosis",
+)
+def test_a_table_of_ids_beside_splits(tmp_path: Path) -> None:
+    folders = ("train_images/train_images", "val_images/val_images")
+    names = [f"{folder}/{name}0cf.png" for folder in folders for name in "abc"]
+    source = photos(tmp_path / "src", *names)
+    write(source / "train_1.csv", "id_code,diagnosis\na0cf,0\nb0cf,2\nc0cf,2\n")
+    summary = fastpipe.pack(source, tmp_path / "none", split="train_images")
+    images = source / folders[0]
+    options = f"--image-root {images} --image-column id_code --label-column diagnosis"
+    assert options in assumed(summary)[0]
+    fastpipe.pack(
+        source / "train_1.csv",
+        tmp_path / "packed",
+        image_root=images,
+        image_column="id_code",
+        label_column="diagnosis",
+    )
+    assert labels(tmp_path) == {"a0cf.png": "0", "b0cf.png": "2", "c0cf.png": "2"}

@@ -53,8 +53,9 @@ def test_tables_in_the_folder_beside_the_images(tmp_path: Path) -> None:
     images = source / "Img/img_align_celeba"
     with pytest.raises(
         PackError,
-        match=f"Pass a table of these images: {source}/Anno/list_attr_celeba.txt or .*"
-        f"with --image-root {images}",
+        match=f"Pass a table of these images: {source}/Anno/list_attr_celeba.txt, with --image-root "
+        f"{images} --field tags=Smiling,Young:classes; or {source}/Anno/identity_CelebA.txt, with "
+        f"--image-root {images}",
     ):
         fastpipe.pack(source, tmp_path / "packed")
     packed = fastpipe.pack(source / "Img", tmp_path / "images")

@@ -264,7 +264,7 @@ def test_labelbox(tmp_path: Path) -> None:
 @becomes(
     "`train.csv` beside `train/` and `test/`, whose column of images has a name of its own",
     "no labels; the table is named once, with the options that pack it",
-    "SRC/train.csv --image-root SRC/train --image-column photo",
+    "SRC/train.csv --image-root SRC/train --image-column photo --label-column level",
 )
 @pytest.mark.parametrize("is_relative", [False, True])
 def test_a_table_is_named_once(
@@ -277,7 +277,8 @@ def test_a_table_is_named_once(
     texts = assumed(fastpipe.pack(source, tmp_path / "none", split="train"))
     assert texts == [
         "labels: none, though train.csv lies beside the splits; if it has the labels, pass "
-        f"{source}/train.csv (--image-root {source}/train --image-column photo)"
+        f"{source}/train.csv (--image-root {source}/train --image-column photo "
+        "--label-column level)"
     ]
     fastpipe.pack(
         source / "train.csv",

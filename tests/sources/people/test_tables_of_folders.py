@@ -95,9 +95,10 @@ def test_tables_of_celeba(tmp_path: Path) -> None:
         "2\nimage_id x_1 y_1 width height\n1.jpg 1 2 3 4\n"
     )
     text = refusal(source, tmp_path)
-    tables = ("list_attr_celeba.txt", "identity_CelebA.txt", "list_bbox_celeba.txt")
-    named = " or ".join(f"{source}/{name}" for name in tables)
-    assert f"Pass one: {named}, with --image-root {source}/img_align_celeba. " in text
+    images = f"with --image-root {source}/img_align_celeba"
+    attributes = f"{source}/list_attr_celeba.txt, {images} --field tags=Bald,Smiling:classes"
+    others = f"{source}/identity_CelebA.txt, {images}; or {source}/list_bbox_celeba.txt, {images}. "
+    assert f"Pass one: {attributes}; or {others}" in text
     pack_as_named(text, tmp_path)
     assert values(tmp_path, "bald") == {"1.jpg": -1, "2.jpg": 1}
 
