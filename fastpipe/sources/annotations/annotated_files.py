@@ -23,6 +23,8 @@ _FOLDER = re.compile(
     r"ground[-_ ]?truths?|labelme|splits?|boxes|bbox(?:es)?|meta|metadata|manifests?)(?:[-_ v.\d].*)?",
     re.IGNORECASE,
 )
+# A labeling job of SageMaker Ground Truth has the manifests of its steps in manifests/intermediate.
+_UNFINISHED = "intermediate"
 # In each folder so many files are read to recognise their tool, and so many folders looked at.
 _MAX_READ = 8
 _MAX_LISTS = 16
@@ -110,6 +112,8 @@ def _in_folder(
     if depth == 0:
         return
     for name in names.folders[:_MAX_FOLDERS]:
+        if name == _UNFINISHED:
+            continue
         inner = folder / name
         is_candidate = is_asked or is_annotation_folder(name)
         # Supervisely has the folders img and ann in a folder for each dataset.

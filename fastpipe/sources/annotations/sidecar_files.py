@@ -308,8 +308,9 @@ def _only_folder_error(
             remedy = _remedy_of_tables(folder, tables)
             break
     others = first_paths(classes[empty] for empty in empty_labels)
+    verb = "has" if len(empty_labels) == 1 else "have"
     return PackError(
-        f"{readable(str(root))}: only the folder {name} has images, and {others} has none, so the "
+        f"{readable(str(root))}: only the folder {name} has images, and {others} {verb} none, so the "
         f"folders are no classes. {remedy}. {AS_CLASSES} takes the folders as classes"
     )
 

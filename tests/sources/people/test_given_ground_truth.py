@@ -68,6 +68,8 @@ def test_boxes(tmp_path: Path) -> None:
         "images/a.jpg": [("truck", [5, 6, 25, 21]), ("bus", [1, 2, 4, 6])],
         "images/b.jpg": [],
     }
+    # The manifests of the steps of a job lie beside its output.
+    manifest(source / "manifests/intermediate/1/annotations.manifest", first)
     for root in (source, file):
         packed, summary = packed_objects(root, tmp_path / "packed")
         assert packed == expected
