@@ -129,3 +129,55 @@ def test_shards_of_ours_without_images_are_packed_again(tmp_path: Path) -> None:
         return {key: rest for key, *rest in columns}
 
     assert rows(again) == rows(first)
+
+
+def numbered_photos(ending: str) -> dict[str, bytes]:
+    """Four photos, named image.0 and so on, two of a key, each with a member of its own."""
+    members = {}
+    for name in ("a.0", "a.1", "b.0", "b.1"):
+        members[f"{name}.jpg"] = picture(50)
+        members[f"{name}.{ending}"] = b"1"
+    return members
+
+
+REASON = "because a key ends at the first dot: a.0.jpg, a.1.jpg are one sample a"
+
+
+def test_numbered_pictures_with_labels_of_their_own_are_refused(tmp_path: Path) -> None:
+    source = write_tar(tmp_path / "a.tar", numbered_photos("cls"))
+    advice = "such as a_0.jpg for a.0.jpg"
+    for read in (packed, fastpipe.open):
+        with pytest.raises((fastpipe.PackError, fastpipe.DatasetError)) as refused:
+            read(source)
+        message = str(refused.value)
+        assert f"4 images became 2 samples, {REASON}" in message
+        assert "They have their own .cls" in message
+        assert advice in message
+        assert "--field images=0.jpg" in message
+    # A user who names the list has decided.
+    data = packed(source, fields={"images": "0.jpg"})
+    assert lists(data, "images") == {"a": [50, 50], "b": [50, 50]}
+
+
+def test_lists_of_pictures_are_mentioned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    members = {**numbered_photos("txt"), "a.cls": b"0", "b.cls": b"1"}
+    source = write_tar(tmp_path / "a.tar", members)
+    summary = fastpipe.pack(source, tmp_path / "packed")
+    (lists_text,) = [str(text) for text in summary.assumed if "lists" in str(text)]
+    assert f"images: 4 images became lists of 2 samples, {REASON}" in lists_text
+    assert "They have their own .txt" in lists_text
+    assert "(--field images=0.jpg)" in lists_text
+
+    fastpipe.open(f"{tmp_path}/*.tar")
+    assert f"4 images became lists of 2 samples, {REASON}" in caplog.text
+
+
+def test_lists_without_members_of_their_own_are_not_doubted(tmp_path: Path) -> None:
+    members = {"a.0.jpg": picture(50), "a.1.jpg": picture(51), "a.txt": b"two"}
+    source = write_tar(tmp_path / "a.tar", members)
+    summary = fastpipe.pack(source, tmp_path / "packed")
+    (lists_text,) = [str(text) for text in summary.assumed]
+    assert lists_text == (
+        f"images: 2 images became lists of 1 sample, {REASON} "
+        "(--field images=0.jpg --field txt=txt)"
+    )

@@ -72,6 +72,7 @@ class UnpackedSource:
         if self.path is None:
             # The tars of a pattern are one source, whatever their names say of splits.
             listing = list_archives(self.root, self.tars or [])
+            self._log_assumptions(listing)
             sort_for_packing(listing.sources, 0, shuffle=False)
             return listing
         recognised = recognise_source(self.path, self.split)
@@ -85,8 +86,7 @@ class UnpackedSource:
             )
         except SplitsError as problem:  # tars may hold folders of splits
             raise _splits_error(self.path, problem) from problem
-        for assumption in listing.assumed:
-            _LOG.warning("%s: assumed %s", self.root, assumption.text)
+        self._log_assumptions(listing)
         images = stray_images(listing.stray)
         if images:
             _LOG.warning(
@@ -97,6 +97,10 @@ class UnpackedSource:
                 images[0],
             )
         return listing
+
+    def _log_assumptions(self, listing: Listing) -> None:
+        for assumption in listing.assumed:
+            _LOG.warning("%s: assumed %s", self.root, assumption.text)
 
 
 def find_source(path: Path, split: str | None = None) -> UnpackedSource | None:

@@ -38,6 +38,7 @@ from fastpipe.sources.member_fields import (
     place_in_list,
 )
 from fastpipe.sources.tables.likely import is_label_name
+from fastpipe.sources.tars.numbered_members import check_numbered_labels
 from fastpipe.sources.tars.tar_folders import TarFiles, list_folders, refuse_split
 from fastpipe.sources.tars.tar_members import LABEL_EXTENSION, check_members, is_label
 from fastpipe.sources.tars.tar_reader import TarFile
@@ -267,6 +268,10 @@ def _list_samples(
         fields = ()
         text = f"fields: none, because there are {len(extensions):,} different endings of members"
         assumed.append(Assumption(text, "--field NAME=ENDING"))
+
+    # A user who names the fields has seen the endings of members.
+    if requested is None and samples.columns == USUAL_COLUMNS:
+        assumed += check_numbered_labels(root, samples, fields)
 
     # Samples without labels: the user sees what may be the labels.
     if samples.sources and not samples.class_names:
