@@ -133,7 +133,7 @@ class EpochSequence:
         """Begins the next epoch. `position` is a new object then, where its iterator counts."""
         # Everything that may raise comes before anything changes: the next call begins the same
         # epoch again.
-        self.resolver.ranks.check()
+        self.resolver.check_ranks()
         self.resolver.refresh_listed(self.next.epoch)
         if self._check_loaded is not None:
             loaded = self._check_loaded(self.resolver.current())

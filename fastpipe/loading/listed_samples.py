@@ -87,6 +87,11 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
     return numbers
 
 
+def num_replicas(sampler: object) -> int | None:
+    """To how many ranks a sampler deals its numbers out, as torch's DistributedSampler; or None."""
+    return getattr(sampler, "num_replicas", None)
+
+
 def _check_takes_epoch(sampler: Any) -> None:
     """Raises ConfigError if a function cannot be called with the number of an epoch alone."""
     if isinstance(sampler, Iterable):
@@ -131,9 +136,9 @@ def _numbers_of_ranks(
     Of a sampler that splits its numbers among ranks: those of all ranks, batch by batch. A sampler
     is called `num_calls` times, because a second call may give others than the first.
     """
-    # torch's DistributedSampler has this attribute. It gives the numbers of one rank, `rank`, and the
-    # loader shares out the numbers of all ranks. So it is asked for each rank.
-    replicas = getattr(sampler, "num_replicas", None)
+    # A DistributedSampler gives the numbers of one rank, `rank`, and the loader shares out the
+    # numbers of all ranks. So it is asked for each rank.
+    replicas = num_replicas(sampler)
     by_rank: list[Any] = []
     for rank in range(replicas or 1):
         sampler_copy = copy.copy(sampler)  # the user's own is not changed

@@ -46,6 +46,15 @@ class RecipeResolver:
             ranks = self.ranks.known() or ALONE
         return self._resolve(ranks, self.size, self._sampling)
 
+    def check_ranks(self) -> None:
+        """Raises ConfigError if each process would read all batches, or a part of its share.
+
+        For the start of an epoch: a program may make its loader before it initialises
+        torch.distributed.
+        """
+        self.ranks.check()
+        self._sampling.check_replicas(self.ranks.known() or ALONE)
+
     def set_weights(self, weights: Any, data: Dataset) -> None:
         """See Loader.set_weights. Weights that are refused change nothing."""
         sampling = self._sampling.with_weights(weights, data, shuffle=self._shuffle)

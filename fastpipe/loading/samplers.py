@@ -18,9 +18,10 @@ from fastpipe.arguments import refusing_unknown, refusing_unknown_fields
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError, whole
-from fastpipe.loading.listed_samples import make_numbers_function
+from fastpipe.loading.listed_samples import make_numbers_function, num_replicas
 from fastpipe.loading.weights import parse_weighted_draws
 from fastpipe.plan.option_conflicts import conflict_error
+from fastpipe.plan.partition import Ranks
 from fastpipe.plan.picks import ByClass, Listed, Pick, WeightedDrawsWithoutReplacement
 from fastpipe.plan.recipe import Recipe
 
@@ -202,6 +203,25 @@ class Sampling:
     labelled: bool = False  # it picks no sample without a label
     identity: Mapping[str, Any] = field(default_factory=dict)
     weighted: Weighted | None = None  # as it was passed
+    # The class of a sampler that deals its numbers out to ranks, and to how many.
+    dealer: str = ""
+    num_replicas: int = 1
+
+    def check_replicas(self, ranks: Ranks) -> None:
+        """Raises ConfigError if the sampler is one of several ranks, but the loader is alone.
+
+        The loader asks such a sampler for the numbers of all ranks, and shares them out itself. So
+        each process would read all samples.
+        """
+        if self.num_replicas == 1 or ranks.world_size > 1:
+            return
+        raise ConfigError(
+            f"sampler: a {self.dealer} of {self.num_replicas} replicas, but this loader is rank 0 "
+            "of 1, so each process would read all samples. Leave the sampler out: the ranks of a "
+            "loader share an epoch by themselves. Call torch.distributed.init_process_group() "
+            f"before the loop, or pass rank= and world_size={self.num_replicas} to "
+            "fastpipe.loader(...)"
+        )
 
     def with_weights(self, weights: Any, data: Dataset, *, shuffle: bool) -> Sampling:
         """The same with other weights. Raises ConfigError if they are wrong."""
@@ -297,10 +317,13 @@ def parse_sampler(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> S
     if isinstance(sampler, PerClass):
         return _sampling_by_class(sampler, data)
     numbers = make_numbers_function(sampler, data, seed)
+    name = type(sampler).__name__
     return Sampling(
         listed=lambda rows: Listed(lambda epoch: numbers(epoch, rows)),
         ordered=True,
-        identity={"sampler": type(sampler).__name__},
+        identity={"sampler": name},
+        dealer=name,
+        num_replicas=num_replicas(sampler) or 1,
     )
 
 
