@@ -124,7 +124,11 @@ def __getattr__(name: str) -> Any:
     if name == "wds":  # a module itself; its import puts it here
         return importlib.import_module("fastpipe.wds")
     if name not in _MODULES:
-        raise AttributeError(f"module 'fastpipe' has no attribute {name!r}")
+        if name.startswith("__"):  # Python asks for these itself
+            raise AttributeError(f"module 'fastpipe' has no attribute {name!r}")
+        from fastpipe.arguments import describe_missing_name
+
+        raise AttributeError(describe_missing_name(name, __all__))
     value = getattr(importlib.import_module(f"fastpipe.{_MODULES[name]}"), name)
     globals()[name] = value
     return value

@@ -1,4 +1,4 @@
-"""Arguments that a public function does not have -> an error that names the one to pass."""
+"""Arguments and names that fastpipe does not have -> an error that names the one to write."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from fastpipe.errors import ConfigError, format_count, nearest_name
+from fastpipe.errors import ConfigError, did_you_mean, format_count, nearest_name
 
 _MAX_LISTED_NAMES = 12
 P = ParamSpec("P")
@@ -36,6 +36,35 @@ def by_single_name(by_names: Mapping[str, str]) -> dict[str, str]:
         for name in names.split():
             texts[name] = text.replace("{name}", name)
     return texts
+
+
+# Names of other libraries, by one name or by several -> what to write.
+_INSTEAD_OF_NAMES = by_single_name(
+    {
+        "DataLoader FastLoader dataloader data_loader get_loader make_loader create_loader Pipeline "
+        "pipeline Compose": "make a loader with fastpipe.loader(DATA, batch_size=64); it decodes, "
+        "crops, mirrors and collates by itself",
+        "ImageFolder DatasetFolder ImageDataset ImageNet CIFAR10 CocoDetection WebDataset "
+        "create_dataset load load_dataset read from_folder": "open the data with "
+        "fastpipe.open(DATA): a packed dataset, a folder of classes, or tars",
+        "DatasetWriter ShardWriter TarWriter write": "write samples with fastpipe.Writer, or pack "
+        "a folder with fastpipe.pack(SRC, DST)",
+        "Concat ConcatDataset concatenate": "write fastpipe.concat([one, two])",
+        "Subset random_split": "write fastpipe.open(DATA).select(...), or .fold(0, of=5) for a "
+        "random part",
+        "Normalize ToTensor transforms": "pass augment=fastpipe.Augment.imagenet() to "
+        "fastpipe.loader(...)",
+        "timm prometheus": "it is a module of its own: import fastpipe.{name}",
+    }
+)
+
+
+def describe_missing_name(name: str, names: Collection[str]) -> str:
+    """The message about a name that the module fastpipe does not have; `names` are those it has."""
+    text = f"module 'fastpipe' has no attribute {name!r}"
+    if name in _INSTEAD_OF_NAMES:
+        return f"{text}: {_INSTEAD_OF_NAMES[name]}"
+    return f"{text}{did_you_mean(name, names)}"
 
 
 def advise_single_transform(transform: object) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from fastpipe.arguments import refusing_unknown
 from fastpipe.dataset.dataset import Dataset
@@ -25,7 +25,11 @@ from fastpipe.loading.objects import names_of_labels
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.state import make_state, parse_order, parse_position
 from fastpipe.loading.uncompiled import uncompiled
-from fastpipe.loading.unknown_arguments import describe_reading, describe_setting
+from fastpipe.loading.unknown_arguments import (
+    describe_constructor,
+    describe_reading,
+    describe_setting,
+)
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import parse_crop
 from fastpipe.plan.crops import parse_size
@@ -91,6 +95,13 @@ class Loader(DataLoaderAttributes):
                 message = describe_setting(name, self._option_names)
                 raise AttributeError(message, name=name, obj=self)
             super().__setattr__(name, value)
+
+    def __new__(cls, *args: object, **options: object) -> Self:
+        # Users of FFCV make a Loader of a path, which __init__ would refuse without a hint.
+        is_from_factory = len(args) > 1 and isinstance(args[1], RecipeResolver)
+        if (args or options) and not is_from_factory:
+            raise ConfigError(describe_constructor(args, options))
+        return super().__new__(cls)
 
     def __init__(
         self,

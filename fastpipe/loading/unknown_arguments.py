@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Mapping, Sequence
 
 from fastpipe.arguments import Advice, advise_single_transform, by_single_name
 from fastpipe.errors import did_you_mean
@@ -121,6 +122,21 @@ def describe_setting(name: str, options: Collection[str]) -> str:
     return (
         f"{text}its options are the arguments of fastpipe.loader(...)"
         f"{did_you_mean(name, options)}"
+    )
+
+
+def describe_constructor(args: Sequence[object], options: Mapping[str, object]) -> str:
+    """The message about a call of fastpipe.Loader(...) in place of fastpipe.loader(...)."""
+    shown = "data"
+    if args and isinstance(args[0], (str, os.PathLike)):
+        shown = repr(os.fspath(args[0]))
+    batch_size = options.get("batch_size", args[1] if len(args) > 1 else None)
+    arguments = f"{shown}, batch_size=64"
+    if isinstance(batch_size, int):
+        arguments = f"{shown}, batch_size={batch_size}"
+    return (
+        f"fastpipe.Loader is the class of loaders, for type hints: make a loader with "
+        f"fastpipe.loader({arguments})"
     )
 
 

@@ -127,6 +127,37 @@ def test_arguments_that_the_dataset_or_the_sampler_has(flat: Path, name: str, wo
     assert words in str(caught.value)
 
 
+def test_a_loader_is_made_by_the_function(flat: Path) -> None:
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: fastpipe.Loader(str(flat), batch_size=8, num_workers=2), "8"),  # type: ignore[call-arg, arg-type]
+        (lambda: fastpipe.Loader(flat, 16), "16"),  # type: ignore[call-arg, arg-type]
+        (lambda: fastpipe.Loader(flat), "64"),  # type: ignore[call-arg, arg-type]
+    ]
+    for call, batch_size in calls:
+        words = f"make a loader with fastpipe.loader({str(flat)!r}, batch_size={batch_size})"
+        with pytest.raises(ConfigError, match=re.escape(words)):
+            call()
+    with pytest.raises(ConfigError, match=re.escape("fastpipe.loader(data, batch_size=8)")):
+        fastpipe.Loader(fastpipe.open(flat), batch_size=8)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("DataLoader", "make a loader with fastpipe.loader(DATA, batch_size=64)"),
+        ("Pipeline", "make a loader with fastpipe.loader(DATA, batch_size=64)"),
+        ("make_loader", "make a loader with fastpipe.loader(DATA, batch_size=64)"),
+        ("load", "open the data with fastpipe.open(DATA)"),
+        ("ImageFolder", "open the data with fastpipe.open(DATA)"),
+        ("RandomResizeCrop", "did you mean 'RandomResizedCrop'?"),
+    ],
+)
+def test_names_of_other_libraries(name: str, words: str) -> None:
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as caught:
+        getattr(fastpipe, name)
+    assert words in str(caught.value)
+
+
 def test_single_samples_are_opened(flat: Path) -> None:
     for given in ((str(flat),), (flat, torch.nn.Identity())):
         with pytest.raises(
