@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 
+# Attributes that this program has read of a batch: it knows of them.
+names_read: set[str] = set()
+
 
 class ImageBatch(tuple[Any, torch.Tensor]):
     """(images, labels), and which samples they are of.
@@ -51,6 +54,9 @@ class ImageBatch(tuple[Any, torch.Tensor]):
         if labels is None:  # called with one pair, as a tuple is
             images, labels = images
         batch = super().__new__(cls, (images, labels))
+        if "valid" in attributes:
+            # So that `__getattr__` sees who reads it.
+            attributes["_valid"] = attributes.pop("valid")
         vars(batch).update(attributes)
         return batch
 
@@ -81,6 +87,9 @@ class ImageBatch(tuple[Any, torch.Tensor]):
         if name == "pixel_mask" and "image_sizes" in vars(self):
             # If nothing moves it, it is only made for programs that use it.
             return pixel_mask(self.image_sizes, self[0])
+        if name == "valid" and "_valid" in vars(self):
+            names_read.add(name)
+            return vars(self)["_valid"]
         if name in ("ids", "valid", "epoch"):
             raise AttributeError(
                 f"this batch has no {name}: another program has made it anew of (images, labels). "

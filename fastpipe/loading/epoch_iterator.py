@@ -118,6 +118,7 @@ class EpochIterator:
         self._epochs.agreement.check(prefetcher.recipe, batches, is_end=batches > 0)
         self._has_ended = True
         programs.warn_cycled(self, self._epochs)
+        programs.warn_repeated_rows(prefetcher.num_unmarked_repeats, prefetcher.recipe)
         # A program may call next() again after the end; the position has been moved then, and has
         # no batches.
         if self._position.batches:

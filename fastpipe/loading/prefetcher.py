@@ -46,6 +46,8 @@ class Prefetcher:
         self._next_to_stage = start.batches
         # No batch from this number on is made: it is the end of the epoch, or that batch failed.
         self._end = len(self._plan)
+        # Rows of the staged batches that repeat a sample, where no field of the batch says so.
+        self.num_unmarked_repeats = 0
 
     def __len__(self) -> int:
         """Number of batches that `take` has not given yet."""
@@ -123,6 +125,9 @@ class Prefetcher:
         # It stays pending while this waits: after an interrupt it is cancelled with the others.
         host_batch = self._maker.end(self.pending[0])
         self.pending.popleft()
+        fields = host_batch.fields
+        if fields is None or "valid" not in fields.names.values():
+            self.num_unmarked_repeats += int((~host_batch.plan.valid).sum())
         self._staged.append(self._transfer.begin(host_batch))
         self._next_to_stage += 1
 

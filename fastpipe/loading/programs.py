@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from fastpipe.device.image_batch import names_read
+from fastpipe.errors import format_count
 from fastpipe.plan.recipe import Recipe
 
 _LOG = logging.getLogger("fastpipe")
@@ -152,6 +154,26 @@ def warn_short_epochs(count: int) -> None:
         f"{count} epochs in a row ended with their first batch: each iter(loader) begins an epoch, so "
         "next(iter(loader)) in a loop never gets the other batches. Make the iterator once: "
         "batches = iter(loader), and next(batches) in the loop"
+    )
+
+
+def warn_repeated_rows(count: int, recipe: Recipe) -> None:
+    """If an evaluation on several ranks has had rows that repeat a sample, and nobody asks which.
+
+    `count`: rows of an epoch of this rank.
+    """
+    if not count or recipe.shuffle or recipe.ranks.world_size == 1:
+        return
+    if "valid" in names_read or "repeated rows" in _warned:
+        return
+    _warned.add("repeated rows")
+    rows = format_count(count, "row")
+    verb = "repeats" if count == 1 else "repeat"
+    _LOG.warning(
+        f"{rows} of the last batch of rank {recipe.ranks.rank} {verb} samples, so that all ranks "
+        "have as many rows. A metric over all rows counts these samples twice: count only the rows "
+        "of batch.valid. Where a trainer rebuilds the batches, pass "
+        'fields=("image", "label", "valid") and count the rows of batch["valid"]'
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import fastpipe
+from fastpipe.device import image_batch
 from fastpipe.loading import factory, notices, programs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "_warned", set())
     monkeypatch.setattr(notices, "_warned", set())
+    monkeypatch.setattr(programs, "names_read", set())
+    monkeypatch.setattr(image_batch, "names_read", programs.names_read)
 
 
 @pytest.fixture
@@ -194,3 +197,38 @@ def test_num_workers_0_is_one_thread(
             assert len(list(loader)) == len(loader)
     assert log.text.count("num_workers=0: one thread decodes") == 1
     assert "granted, 12" in log.text
+
+
+def repeats_logged(
+    log: pytest.LogCaptureFixture, data: Path, *, reads_valid: bool = False, **options: Any
+) -> list[str]:
+    """What the log says of an evaluation on two ranks that is repeated once."""
+    log.clear()
+    ranks = {"rank": 1, "world_size": 2}
+    with loader_of(data, **{"train": False, **ranks, **options}) as loader:
+        for _ in range(2):
+            for batch in loader:
+                if reads_valid:
+                    assert len(batch.valid) == len(batch.ids)
+    return [message for message in log.messages if "so that all ranks have as many" in message]
+
+
+def test_rows_that_repeat_samples_of_an_evaluation(
+    flat: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The 37 samples are 19 and 18 of two ranks, and one row of the second rank repeats one."""
+    (message,) = repeats_logged(log, flat)
+    assert message.startswith("1 row of the last batch of rank 1 repeats samples")
+    assert "batch.valid" in message
+
+    monkeypatch.setattr(programs, "_warned", set())
+    (message,) = repeats_logged(log, flat, fields=("image", "label"))
+    assert 'fields=("image", "label", "valid")' in message
+
+
+def test_programs_that_know_of_repeated_rows(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    assert repeats_logged(log, flat, fields=("image", "label", "valid")) == []
+    assert repeats_logged(log, flat, rank=0, world_size=1) == []
+    assert repeats_logged(log, flat, train=True) == []
+    assert repeats_logged(log, flat, rank=0) == []
+    assert repeats_logged(log, flat, reads_valid=True) == []
