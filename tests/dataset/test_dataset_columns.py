@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from support.datasets.field_columns import add_fields
 from support.datasets.sparse_index import records_of, sparse
 from support.pictures.drawn import FLAT_IMAGES
@@ -236,3 +237,13 @@ def test_an_array_of_a_column_is_a_copy(flat: Path) -> None:
         np.asarray(column, copy=False)
     for copy in (True, None):
         assert np.asarray(column, copy=copy).tolist() == column.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+def test_torch_takes_the_labels(flat: Path) -> None:
+    """Of the whole dataset, whose labels lie between other values on the disk, and of a part."""
+    data = fastpipe.open(flat)
+    for dataset in (data, data.select(range(5))):
+        labels = dataset["label"].tolist()
+        for make_tensor in (torch.tensor, torch.as_tensor, torch.from_numpy):
+            assert make_tensor(dataset.targets).tolist() == labels
