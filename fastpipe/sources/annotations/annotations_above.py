@@ -428,9 +428,18 @@ def _images_named_in(path: Path, images: _Images, *, is_far: bool) -> list[str]:
         if len(name) > _MAX_NAME_LENGTH or _SHORT_NUMBER.fullmatch(name):
             continue
         image = images.find(name, is_far=is_far)
-        if image is not None:
+        if image is not None and not _leads_elsewhere(path.parent, name, images.root):
             listed.append(image)
     return listed
+
+
+def _leads_elsewhere(folder: Path, written_path: str, images: Path) -> bool:
+    """Whether a path from the folder of a list leads to a file that is not among the images.
+
+    The list is then about other images, which may be called alike: a/cat/1.jpg and b/cat/1.jpg.
+    """
+    file = folder / written_path.replace("\\", "/")
+    return os.path.isfile(file) and not file.is_relative_to(images)
 
 
 def _names_in_line(line: str) -> list[str]:

@@ -214,10 +214,7 @@ def _choose_files(
         if len(files) > 1:
             candidate_files = [file for file in files if _is_in_split(file, split)]
         if len(candidate_files) != 1:
-            # The table's path is relative to the folder around what it names.
-            folder = root / os.path.dirname(files[0])
-            if f"/{files[0]}".endswith(f"/{path}"):
-                folder = root / files[0].removesuffix(path)
+            folder = root / _image_root(path, files[0])
             raise PackError(
                 f"{readable(table)}: {readable(path)} may be {first_paths(files)}, which lie below "
                 f"{_shown_folder(root)}. Write the path of one into the table, or say which folder "
@@ -226,9 +223,10 @@ def _choose_files(
         chosen[path] = candidate_files[0]
 
     folders = list(dict.fromkeys(map(os.path.dirname, chosen.values())))
+    image_roots = {_image_root(path, file) for path, file in chosen.items()}
     option = ""
-    if len(folders) == 1:
-        option = f"--image-root {readable(str(root / folders[0]))}"
+    if len(image_roots) == 1:
+        option = f"--image-root {readable(str(root / image_roots.pop()))}"
     text = (
         f"images: {len(chosen):,} are in folders below {_shown_folder(root)}: "
         f"{first_paths(folders)}"
@@ -240,6 +238,19 @@ def _choose_files(
             text += f"; {readable(path)} is {readable(file)}"
             break
     return FilePlaces(Assumption(text, option), files=chosen)
+
+
+def _image_root(path: str, file: str) -> str:
+    """The folder above a file in which a table's path is found, without its first folders if need be.
+
+    Of imgs/cat/1.jpg, which is both/train/cat/1.jpg, it is both/train.
+    """
+    written_folders = split_written_path(path)[:-1]
+    folders = file.split("/")[:-1]
+    while folders and written_folders and folders[-1] == written_folders[-1]:
+        folders.pop()
+        written_folders.pop()
+    return "/".join(folders)
 
 
 def _shown_folder(root: Path) -> str:

@@ -460,3 +460,17 @@ def test_folders_beside_images_are_not_looked_through(
     list_sources(tmp_path / "images_of_mine", 0)
     assert str(tmp_path) in listed
     assert str(tmp_path / "other/deep") not in listed
+
+
+def test_a_list_of_images_in_another_folder(tmp_path: Path) -> None:
+    """Their names come again, but the paths of the list lead to the other folder."""
+    names = ("cat/1.jpg", "cat/2.jpg", "dog/1.jpg", "dog/2.jpg")
+    source = photos(tmp_path / "all/a", *names)
+    other = photos(tmp_path / "all/b", *names)
+    lines = ["path,label"]
+    for name in names:
+        lines.append(f"b/{name},{int(name.startswith('dog'))}")
+    write(tmp_path / "all/list.csv", "\n".join(lines))
+    named = f"{tmp_path}/all/list.csv"
+    assert named not in " ".join(assumed(fastpipe.pack(source, tmp_path / "one")))
+    assert named in " ".join(assumed(fastpipe.pack(other, tmp_path / "two")))

@@ -272,3 +272,24 @@ def test_the_image_root_that_is_named_works(tmp_path: Path) -> None:
         fastpipe.pack(source / "a.csv", tmp_path / "packed")
     packed = fastpipe.pack(source / "a.csv", tmp_path / "packed", image_root=source / "photos")
     assert packed.info["samples"] == 2
+
+
+ROWS_OF_IMGS = "path,label\nimgs/cat/1.jpg,cat\nimgs/dog/2.jpg,dog\n"
+
+
+def test_the_proposed_folder_has_the_paths_of_the_rows(tmp_path: Path) -> None:
+    """Without their first folder, which no folder here is called like."""
+    photos(tmp_path, "a/cat/1.jpg", "a/dog/2.jpg", "b/cat/1.jpg", "b/dog/2.jpg")
+    root = tmp_path / "a"
+    with pytest.raises(PackError, match=rf"such as --image-root {root}$"):
+        pack_text(tmp_path, "t.csv", ROWS_OF_IMGS)
+    summary = pack_text(tmp_path, "t.csv", ROWS_OF_IMGS, image_root=root)
+    assert labels(tmp_path) == {"cat/1.jpg": "cat", "dog/2.jpg": "dog"}
+    assert summary.tally.rejected == []
+
+
+def test_the_folder_of_all_rows_settles_where_they_are(tmp_path: Path) -> None:
+    photos(tmp_path, "a/cat/1.jpg", "a/dog/2.jpg")
+    option = f"(--image-root {tmp_path / 'a'})"
+    (text,) = assumed(pack_text(tmp_path, "t.csv", ROWS_OF_IMGS))
+    assert text.endswith(option)
