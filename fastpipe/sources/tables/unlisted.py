@@ -84,10 +84,11 @@ def assume_unlisted_dropped(images: list[str]) -> list[Assumption]:
     """Says that images have no row and are left out."""
     if not images:
         return []
-    verb = "has no row and is" if len(images) == 1 else "have no row and are"
+    count = format_count(len(images), "image")
+    verb = "is" if len(images) == 1 else "are"
     text = (
-        f"images: {format_count(len(images), 'image')} in the folders of the others {verb} left "
-        f"out, such as {readable(images[0])}"
+        f"images: {count} in the same folders {verb} not listed and {verb} left out, such as "
+        f"{readable(images[0])}"
     )
     return [Assumption(text, "--unlisted drop or keep")]
 

@@ -61,7 +61,7 @@ def test_shapes(tmp_path: Path) -> None:
             "the edge of the image; the option packs masks of them, too (--field boxes --field attributes "
             "--field mask=segmentation:mask)",
             "left out, because they give no box: lines (1), points (1)",
-            "images: 1 image in the folders of the others has no row and is left out, such as images/day1/c.jpg "
+            "images: 1 image in the same folders is not listed and is left out, such as images/day1/c.jpg "
             "(--unlisted drop or keep)",
         ]
         first = values(tmp_path, "attributes")["images/day1/a.jpg"][0]
@@ -143,10 +143,7 @@ def test_images_of_other_subsets_are_not_without_a_row(tmp_path: Path) -> None:
     write(source / "annotations.xml", text)
     _, summary = packed_objects(source, tmp_path / "packed", split="train")
     (said,) = assumed(summary)
-    assert (
-        "1 image in the folders of the others has no row and is left out, such as images/c.jpg"
-        in said
-    )
+    assert "1 image in the same folders is not listed and is left out, such as images/c.jpg" in said
     boxes, _ = packed_objects(source, tmp_path / "packed", split="train", unlisted="keep")
     assert set(boxes) == {"images/a.jpg", "images/c.jpg"}
 

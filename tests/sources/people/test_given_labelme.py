@@ -61,7 +61,7 @@ def test_shapes(tmp_path: Path) -> None:
     assert assumed(summary) == [
         "boxes: those around circles (2), masks (1), polygons (1), cut off at the edge of the image",
         "left out, because they give no box: lines (1), points (1)",
-        "images: 1 image in the folders of the others has no row and is left out, "
+        "images: 1 image in the same folders is not listed and is left out, "
         "such as d.jpg (--unlisted drop or keep)",
     ]
     fastpipe.pack(source, tmp_path / "all", unlisted="keep")

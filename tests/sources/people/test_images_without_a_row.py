@@ -33,7 +33,7 @@ def four(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("text", [BOXES, BOXES.replace("b.jpg,5,6,7,8,dog", "b.jpg,,,,,")])
 def test_boxes_without_rows_of_all_images(four: Path, text: str) -> None:
     said = (
-        "images: 2 images in the folders of the others have no row and are left out, such as c.jpg "
+        "images: 2 images in the same folders are not listed and are left out, such as c.jpg "
         "(--unlisted drop or keep)"
     )
     assert assumed(pack_text(four, "a.csv", text)) == [said]
@@ -68,7 +68,7 @@ def test_labels_without_rows_of_all_images(tmp_path: Path) -> None:
     (tmp_path / "x" / "notes.txt").write_text("no image")
     (said,) = assumed(pack_text(tmp_path, "a.csv", "path,label\nx/a.jpg,cat\n", unlisted=None))
     assert said.startswith(
-        "images: 2 images in the folders of the others have no row and are left out, such as x/Thumbs.db.jpg"
+        "images: 2 images in the same folders are not listed and are left out, such as x/Thumbs.db.jpg"
     )
     pack_text(tmp_path, "a.csv", "path,label\nx/a.jpg,cat\n", unlisted="keep", overwrite=True)
     assert labels(tmp_path) == {"x/a.jpg": "cat", "x/b.jpg": None, "x/Thumbs.db.jpg": None}
@@ -77,10 +77,10 @@ def test_labels_without_rows_of_all_images(tmp_path: Path) -> None:
 def test_images_of_rejected_rows_and_of_other_splits_have_a_row(four: Path) -> None:
     text = "path,xmin,ymin,xmax,ymax,class,split\nA,1,2,3,,dog,train\nb,1,2,3,4,dog,val\nc.jpg,1,2,3,4,dog,train\n"
     (said,) = assumed(pack_text(four, "a.csv", text, split="train"))
-    assert "1 image in the folders of the others has no row and is left out, such as d.jpg" in said
+    assert "1 image in the same folders is not listed and is left out, such as d.jpg" in said
     text = "path,label,split\na.jpg,1,train\nb.jpg,0,val\nc.jpg,1,train\n"
     (said,) = assumed(pack_text(four, "a.csv", text, split="train", overwrite=True))
-    assert "1 image in the folders of the others has no row and is left out, such as d.jpg" in said
+    assert "1 image in the same folders is not listed and is left out, such as d.jpg" in said
 
 
 @becomes(
@@ -91,7 +91,7 @@ def test_images_of_rejected_rows_and_of_other_splits_have_a_row(four: Path) -> N
 def test_images_without_metadata(four: Path) -> None:
     (four / "metadata.csv").write_text("file_name,label\na.jpg,cat\nb.jpg,dog\n")
     summary = fastpipe.pack(four, four.parent / "packed")
-    assert "2 images in the folders of the others have no row" in assumed(summary)[0]
+    assert "2 images in the same folders are not listed" in assumed(summary)[0]
     assert summary.stray == ["c.jpg", "d.jpg"]
     summary = fastpipe.pack(four, four.parent / "packed", unlisted="keep", overwrite=True)
     assert summary.stray == assumed(summary) == []
@@ -102,7 +102,7 @@ def test_images_without_metadata(four: Path) -> None:
 def test_parquet_of_paths(four: Path) -> None:
     pq.write_table(pa.table({"path": ["a.jpg"], "label": ["cat"]}), four / "a.parquet")
     assert (
-        "3 images in the folders of the others have no row"
+        "3 images in the same folders are not listed"
         in assumed(fastpipe.pack(four / "a.parquet", four / "packed"))[0]
     )
     fastpipe.pack(four / "a.parquet", four / "packed", unlisted="keep", overwrite=True)
@@ -140,7 +140,7 @@ def test_images_of_the_table_of_another_split_have_a_row(four: Path) -> None:
     pack_text(four, "train.csv", text.format("a.jpg"), unlisted="keep")
     assert set(values(four, "boxes")) == {"a.jpg", "c.jpg", "d.jpg"}
     (said,) = assumed(pack_text(four, "train.csv", text.format("a.jpg"), overwrite=True))
-    assert "2 images in the folders of the others have no row" in said
+    assert "2 images in the same folders are not listed" in said
 
 
 @pytest.mark.parametrize("packed", ["train", "val", "test"])
