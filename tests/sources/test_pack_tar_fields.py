@@ -93,7 +93,7 @@ def test_a_changed_caption_is_a_change(tmp_path: Path) -> None:
     fastpipe.pack(source, tmp_path / "packed")
     tar = source / "0.tar"
     tar.write_bytes(tar.read_bytes().replace("caption ü 1".encode(), "caption ä 1".encode()))
-    with pytest.raises(fastpipe.PackError, match="holds a different dataset"):
+    with pytest.raises(fastpipe.PackError, match="the source files have changed"):
         fastpipe.pack(source, tmp_path / "packed")
 
 

@@ -11,7 +11,13 @@ from typing import Any, cast
 from fastpipe.dataset.format.folder import Place, Url, is_damaged_url, scheme_of
 from fastpipe.dataset.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
 from fastpipe.dataset.format.packed_index import PackedIndex
-from fastpipe.errors import ConfigError, DatasetError, PackError, format_count
+from fastpipe.errors import (
+    ConfigError,
+    DatasetError,
+    PackError,
+    format_count,
+    readable,
+)
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import BY_RULE, PackOptions
@@ -139,15 +145,21 @@ def begin_pack(
     info = journal.description()
     if info is not None:
         problem = _damage(journal, info) or _difference(info, facts, shaping)
-        if problem is None and not _is_unchanged(
-            journal, info, facts, options, listing
-        ):
-            problem = "the source files have changed, or are others (fastpipe add packs new ones)"
-        if problem is None:
+        is_done = False
+        if problem is None and _has_content(info, facts):
+            is_done = _is_unchanged(journal, info, facts, options, listing)
+        if is_done:
             _check_rejected(journal, info, options)
             # A pack that was killed at its very end leaves its work folder behind.
             journal.clear()
             return info
+        if problem is None and not options.overwrite:
+            place = journal.store.place
+            raise PackError(
+                f"{place} is packed already, and the source files have changed since, or are "
+                f"others. To add the new images: fastpipe add SRC {readable(str(place))}. To pack "
+                "all of them again, pass --overwrite (overwrite=True), or choose another folder"
+            )
         if not options.overwrite:
             raise PackError(
                 f"{journal.store.place} holds a different dataset, or a damaged dataset: "
@@ -230,7 +242,7 @@ def _damage(journal: Journal, info: dict[str, Any]) -> str | None:
 def _difference(
     info: dict[str, Any], facts: Facts, shaping: dict[str, Any]
 ) -> str | None:
-    """How a dataset differs from the one that would be packed; None: the listings are equal."""
+    """How the options of a dataset differ from those of a pack; None: they are the same."""
     if info.get("version") != 1:
         return (
             f"it has been changed since it was packed, and has version {info.get('version')}: see "
@@ -239,23 +251,33 @@ def _difference(
     if facts.made_by:
         return f"{facts.made_by} writes only new ones"
 
-    # The file may be of any program, so that nothing is taken for granted.
-    packs = info.get("packs")
-    pack = None
-    if isinstance(packs, list) and packs:
-        pack = packs[0]
-    if not isinstance(pack, dict):
-        pack = {}
-    options = pack.get("options", {})
-    content = pack.get("source", {}).get("xxh3_128")
+    options = _first_pack(info).get("options", {})
     num_turned = info.get("counts", {}).get("exif_oriented", 0)
     if BY_RULE not in options and num_turned == 0:
         # No image is turned, so that boxes of the image as shown and as stored are the same.
         shaping = dict(shaping)
         shaping.pop(BY_RULE, None)
-    if options == shaping and content == facts.content:
+    if options == shaping:
         return None
     return _describe_changes(options, shaping)
+
+
+def _has_content(info: dict[str, Any], facts: Facts) -> bool:
+    """Whether a dataset is packed from sources of these paths and sizes."""
+    content = _first_pack(info).get("source", {}).get("xxh3_128")
+    return bool(content == facts.content)
+
+
+def _first_pack(info: dict[str, Any]) -> dict[str, Any]:
+    """What dataset.json says of its first pack.
+
+    The file may be of any program, so that nothing is taken for granted.
+    """
+    packs = info.get("packs")
+    pack = None
+    if isinstance(packs, list) and packs:
+        pack = packs[0]
+    return pack if isinstance(pack, dict) else {}
 
 
 def _is_unchanged(
