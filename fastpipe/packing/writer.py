@@ -606,6 +606,11 @@ def _check_kinds(fields: Mapping[str, str]) -> dict[str, str]:
             f"{fields!r}"
         )
     for name, kind in fields.items():
+        if name in ("image", "label"):
+            raise ConfigError(
+                f"fields: each sample has an image and a label already, which need no entry; leave "
+                f"{name!r} out, and pass writer.add(image, label=...). A field has another name"
+            )
         try:
             check_name(name)
         except ValueError as problem:

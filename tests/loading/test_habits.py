@@ -216,10 +216,13 @@ def test_boxes_as_shares_of_the_sides(tmp_path: Path) -> None:
     writer = fastpipe.Writer(tmp_path / "data", {"boxes": "boxes"})
     pixels = np.zeros((20, 40, 3), np.uint8)
     with (
-        pytest.raises(PackError, match=r"got shares of its sides, 0.1, 0.2, 0.5, 1.0; multiply x"),
+        pytest.raises(PackError, match=r"got shares of its sides, 0.1, 0.2, 0.5, 1.0\. ") as caught,
         writer,
     ):
         writer.add(pixels, key="one", boxes=[[0.1, 0.2, 0.5, 1.0]])
+    message = str(caught.value)
+    assert "For x0, y0, x1, y1 multiply x by the width" in message
+    assert "write (x - w / 2) * width, (y - h / 2) * height, (x + w / 2) * width" in message
     with fastpipe.Writer(tmp_path / "first", {"boxes": "boxes"}) as writer:
         writer.add(pixels, key="one", boxes=[[0, 0, 1, 1], [0, 0, 0, 0]])  # the first pixel
         writer.add(pixels, key="two", boxes=[[0.5, 0.5, 9.5, 9.5]])
@@ -228,7 +231,7 @@ def test_boxes_as_shares_of_the_sides(tmp_path: Path) -> None:
 
 def test_boxes_of_width_and_height(tmp_path: Path) -> None:
     writer = fastpipe.Writer(tmp_path / "data", {"boxes": "boxes"})
-    words = "Of x, y, width, height, the last two are x . width and y . height"
+    words = "If these are x, y, width, height, write x, y, x . width, y . height"
     with pytest.raises(PackError, match=words), writer:
         writer.add(np.zeros((20, 40, 3), np.uint8), key="one", boxes=[[20, 10, 9, 9]])
 

@@ -484,7 +484,8 @@ def test_a_rejected_sample_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_mistakes_of_the_program_are_raised_at_once(tmp_path: Path) -> None:
     mistakes: list[tuple[dict[str, Any], str]] = [
         ({"fields": {"a": "words"}}, "expected one of int, floats"),
-        ({"fields": {"label": "int"}}, "expected a field's name"),
+        ({"fields": {"label": "int"}}, "has an image and a label already"),
+        ({"fields": {"key": "text"}}, "expected a field's name"),
         ({"fields": {"fpc": "bytes"}}, "fpc"),  # its members would take the place of the picture
         ({"fields": ["a"]}, r"fields: expected a dict of names and kinds, such as .*, got \['a'\]"),
         ({"classes": ["a", "a"]}, "each once"),
@@ -812,3 +813,10 @@ def test_the_path_of_a_text_in_place_of_the_text(
     (message,) = caplog.messages
     assert "field caption: " in message
     assert "pass pathlib.Path(path).read_text()" in message
+
+
+@pytest.mark.parametrize("name", ["image", "label"])
+def test_image_and_label_are_no_fields(tmp_path: Path, name: str) -> None:
+    words = "each sample has an image and a label already.*leave '" + name + "' out"
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.Writer(tmp_path / "packed", {name: "int"})

@@ -92,21 +92,28 @@ def find_outside(value: Boxes, width: int, height: int) -> NDArray[np.bool_]:
 
 def check_boxes_are_pixels(value: Boxes, width: int, height: int) -> None:
     """Raises ImageError if boxes look like shares of the image's width and height."""
-    _check_no_shares("boxes x0, y0, x1, y1", value.boxes, width, height)
+    advice = (
+        "For x0, y0, x1, y1 multiply x by the width, and y by the height. For YOLO's center and "
+        "size, x, y, w, h, write (x - w / 2) * width, (y - h / 2) * height, (x + w / 2) * width, "
+        "(y + h / 2) * height"
+    )
+    _check_no_shares("boxes x0, y0, x1, y1", advice, value.boxes, width, height)
 
 
 def check_points_are_pixels(points: Float32s, width: int, height: int) -> None:
     """The same for points, (M, K, 3). Those without visibility are often 0, 0."""
     visible = points[points[..., 2] > 0]
-    _check_no_shares("points x, y", visible[:, :2], width, height)
+    advice = "Multiply x by the width, and y by the height"
+    _check_no_shares("points x, y", advice, visible[:, :2], width, height)
 
 
 def _check_no_shares(
-    expected: str, coordinates: Float32s, width: int, height: int
+    expected: str, advice: str, coordinates: Float32s, width: int, height: int
 ) -> None:
     """Raises ImageError if coordinates, (n, 2 or 4), are all in [0, 1], and not all whole.
 
-    Nobody draws all boxes or points of a larger image into its first pixel.
+    Nobody draws all boxes or points of a larger image into its first pixel. `advice` says how to
+    make pixels of shares.
     """
     if min(width, height) < _LEAST_SIDE or not len(coordinates):
         return
@@ -118,7 +125,7 @@ def _check_no_shares(
         numbers = ", ".join(str(number) for number in coordinates[0])
         raise ImageError(
             f"expected {expected} in pixels of an image of {width} x {height}, got shares of its "
-            f"sides, {numbers}; multiply x by its width, and y by its height"
+            f"sides, {numbers}. {advice}"
         )
 
 
@@ -133,7 +140,7 @@ def describe_outside(value: Boxes, width: int, height: int) -> str:
     is_reversed = x1 < x0 or y1 < y0
     fits_as_size = x0 + x1 <= width and y0 + y1 <= height
     if is_reversed and fits_as_size:
-        hint = ". Of x, y, width, height, the last two are x + width and y + height"
+        hint = ". If these are x, y, width, height, write x, y, x + width, y + height"
     return (
         f"expected boxes x0, y0, x1, y1 inside the image, x0 <= x1 <= {width} and "
         f"y0 <= y1 <= {height}; got {numbers} (box {box_index}){hint}"
