@@ -68,14 +68,15 @@ def check_nested_folders(
     text = f"classes: the first folders; {holders} hold folders ({first_paths(paths)}) and no images"
     if are_distinct:
         yield Assumption(
-            f"{text}. {_BY_FOLDER} takes the folder of each image as its class",
+            f"{text}. The label pattern takes the folder of each image as its class, such as "
+            f"{readable(paths[0])}",
             f"{AS_CLASSES} or {_BY_FOLDER}",
         )
         return
     # The first folders may be domains, such as photo and sketch, which have the same classes.
     yield Assumption(
-        f"{text}. {_BY_LAST_FOLDER} takes the last folder of each image as its class; {_BY_FOLDER} "
-        "takes all of its folders, as one name",
+        f"{text}. The label pattern takes the last folder of each image as its class; "
+        f"{_BY_FOLDER} takes all of its folders, as one name",
         f"{AS_CLASSES} or {_BY_LAST_FOLDER}",
     )
 

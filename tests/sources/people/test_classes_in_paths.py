@@ -91,6 +91,8 @@ def test_classes_in_folders_of_groups(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", *paths)
     (text,) = assumed(fastpipe.pack(source, tmp_path / "packed"))
     assert text.startswith("classes: the first folders; fish, trees hold folders (fish/ray")
+    assert text.count("--label-pattern") == 1
+    assert "the folder of each image as its class, such as fish/ray (" in text
     assert set(labels(tmp_path).values()) == {"fish", "trees"}
     fastpipe.pack(source, tmp_path / "packed", label_pattern="(.+)/", overwrite=True)
     assert labels(tmp_path) == {path: path.rpartition("/")[0] for path in paths}
