@@ -37,6 +37,7 @@ from fastpipe.tools.cli.pack_report import (
 from fastpipe.tools.show.inspection import BoxCounts, count_boxes
 
 _BATCH_SIZE = 256
+_LEAST_BATCHES = 4
 Damaged = StrEnum("Damaged", "REJECT DECODE")
 Exif = StrEnum("Exif", "IGNORE APPLY")
 Storage = StrEnum("Storage", "JPEG COEFFICIENTS")
@@ -345,8 +346,8 @@ def _print_summary(summary: Summary, src: str, dst: str) -> None:
 
 def _loader_call(dst: str, summary: Summary) -> str:
     """A loader that works with the dataset: as it is called, for training or for evaluation."""
-    # A batch for training has to be full.
-    batch_size = min(_BATCH_SIZE, summary.info["samples"])
+    # A batch for training has to be full, and an epoch has several.
+    batch_size = min(_BATCH_SIZE, max(1, summary.info["samples"] // _LEAST_BATCHES))
     name = dst.rstrip("/").rpartition("/")[2]
     options = ""
     if is_for_evaluation(name):

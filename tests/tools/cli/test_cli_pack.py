@@ -40,14 +40,14 @@ def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
     assert "    ant/bad.jpg: not an image of a known format: starts with b'bad'" in text
     packed = str(tmp_path / "packed")
     assert text.endswith(
-        f"next: fastpipe inspect {packed}, or fastpipe.loader({packed!r}, 24) in Python\n"
+        f"next: fastpipe inspect {packed}, or fastpipe.loader({packed!r}, 6) in Python\n"
     )
     assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
 
 
 @pytest.mark.parametrize(
     ("name", "call"),
-    [("train", "24"), ("val", "24, train=False"), ("photos-test", "24, train=False")],
+    [("train", "6"), ("val", "6, train=False"), ("photos-test", "6, train=False")],
 )
 def test_the_loader_that_is_proposed_works(
     source: Path, tmp_path: Path, name: str, call: str
@@ -55,8 +55,8 @@ def test_the_loader_that_is_proposed_works(
     text = succeeded("pack", source, tmp_path / name)
     packed = str(tmp_path / name)
     assert f", or fastpipe.loader({packed!r}, {call}) in Python" in text
-    with fastpipe.loader(packed, 24, size=8, train="False" not in call) as loader:
-        assert [len(labels) for _, labels in loader] == [24]
+    with fastpipe.loader(packed, 6, size=8, train="False" not in call) as loader:
+        assert [len(labels) for _, labels in loader] == [6, 6, 6, 6]
 
 
 def test_images_beside_class_folders_are_answered_with_what_to_do(
