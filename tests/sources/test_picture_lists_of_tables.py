@@ -174,11 +174,11 @@ def test_the_command_ends_with_a_loader_that_works(folder: Path) -> None:
     (folder / "train.json").write_text(json.dumps([llava(0, paths(2), 2), llava(1, [], 0)]))
     text = succeeded("pack", folder / "train.json", folder / "packed")
     (call,) = re.findall(r"fastpipe\.loader\(.*\)", " ".join(text.split()))
-    assert "2, fields=['id_', 'conversations', 'images']" in call
+    assert "1, fields=['id_', 'conversations', 'images']" in call
     names: dict[str, Any] = {"fastpipe": fastpipe}
     exec(f"loader = {call}", names)
     with names["loader"] as loader:
-        assert len(next(iter(loader))["images"]) == 2
+        assert len(next(iter(loader))["images"]) == 1
 
 
 def test_lists_beside_an_image_stay_a_field_of_their_own(folder: Path) -> None:
