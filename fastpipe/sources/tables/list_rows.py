@@ -301,7 +301,23 @@ class _RowLister:
             images = f"at least {images}"
         path = readable(next(iter(self._repeated)))
         text = f"rows: {images} in several rows, and each row is a sample: {path}, {path}#2"
+        if self._have_other_labels():
+            text += (
+                ". For several labels of an image write one row, with its labels in one cell, "
+                "such as cat;pet, and pass --field tags=COLUMN:classes --separator ';'"
+            )
         return (Assumption(text),)
+
+    def _have_other_labels(self) -> bool:
+        """Whether the rows of one image have different labels."""
+        first_labels: dict[str, int] = {}
+        for source in self.sources:
+            if source.problem is not None or source.file_path not in self._repeated:
+                continue
+            first_label = first_labels.setdefault(source.file_path, source.label)
+            if source.label != first_label:
+                return True
+        return False
 
     def _add_other_split(self, row: Row) -> None:
         if is_name(row.path):

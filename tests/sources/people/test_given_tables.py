@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.sources.becomes import becomes
-from support.sources.people import assumed, labels, pack_text, photos, values
+from support.sources.people import assumed, labels, pack_text, photos, tags, values
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -178,6 +178,18 @@ def test_an_image_in_several_rows(two: Path) -> None:
     assert assumed(summary) == [
         "rows: an image is in several rows, and each row is a sample: a.jpg, a.jpg#2"
     ]
+
+
+def test_an_image_in_several_rows_with_other_labels(two: Path) -> None:
+    """The remedy that is named gives the image all of its labels."""
+    summary = pack_text(two, "a.csv", "image,label\na.jpg,cat\na.jpg,pet\nb.jpg,dog\n")
+    (text,) = [text for text in assumed(summary) if text.startswith("rows: ")]
+    assert text.startswith("rows: an image is in several rows, and each row is a sample: a.jpg")
+    assert text.endswith("cat;pet, and pass --field tags=COLUMN:classes --separator ';'")
+    table = "image,label\na.jpg,cat;pet\nb.jpg,dog\n"
+    options = {"fields": {"tags": "label:classes"}, "separator": ";", "overwrite": True}
+    pack_text(two, "a.csv", table, **options)
+    assert tags(two, "tags") == {"a.jpg": {"cat", "pet"}, "b.jpg": {"dog"}}
 
 
 NAMES = [
