@@ -29,6 +29,7 @@ from fastpipe.sources.folders.class_folders import ClassFolders, find_class_fold
 from fastpipe.sources.folders.class_lists import find_names_of_numbers
 from fastpipe.sources.folders.classes_in_names import describe_classes_in_names
 from fastpipe.sources.folders.doubtful_classes import similar_classes
+from fastpipe.sources.folders.sibling_classes import describe_sibling_classes
 from fastpipe.sources.folders.split_classes import (
     are_own_numbers,
     assume_other_order,
@@ -209,6 +210,9 @@ def list_sources(
             listing = add_assumptions(
                 listing, describe_classes_in_names(listing.sources)
             )
+            if isinstance(root, Path) and not listing.assumed:
+                siblings = describe_sibling_classes(root, listing)
+                listing = add_assumptions(listing, siblings)
 
     if given_options.split_list is not None:
         listing = pick_listed(listing, given_options)
