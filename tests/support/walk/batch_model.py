@@ -155,6 +155,9 @@ class BatchModel(Model):
         if self.per_box:
             self._check_labels_of_boxes(batch, loader)
             return
+        if self.per_part and "patch" in batch.values:
+            counts = [self.patch_count(number) for number in batch.ids]
+            expect(batch.values["patch"][:, 1].tolist() == counts, "patches", counts)
         expect(list(names) == self.data.classes, "classes", names, "not", self.data.classes)
         wanted = [self.data.rows[number].label for number in batch.ids]
         expect(labels.tolist() == wanted, "labels", labels, "not", wanted)

@@ -33,6 +33,7 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
         or model["augment"] is not None
         or model["views"] is not None
         or model.crop.objects_field is not None
+        or model.per_part
     ):
         return
     if model["size_choices"] is not None or not (fixed or model.plain):

@@ -423,7 +423,7 @@ class Walk:
                     self.model.buckets
                     or self.model.native
                     or self.model.patches
-                    or self.model.per_box
+                    or self.model.per_part
                 )
                 views = self.options.get("views")
                 sized = isinstance(views, (list, tuple)) and all(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from support.walk.walked_data import Known
 from support.walk.walked_values import (
     FIXED_CROPS,
+    GRIDS,
     MANY_CROPS,
     MODULES,
     MOVED,
@@ -262,6 +263,11 @@ class _Options:
         if self.often(0.3 if "boxes" in self.fields else 0.03):
             self.made.options["crop"] = self.one(*OBJECT_CROPS)
             return
+        if self.often(0.05):
+            self.made.options["crop"] = self.one(*GRIDS)
+            if self.often(0.95):
+                self.made.options["size"] = self.one("12", "16", "(20, 18)", "70")
+            return
         kinds = (
             (FIXED_CROPS, RANDOM_CROPS)
             if train
@@ -294,9 +300,10 @@ class _Options:
                 options["epoch_size"] = self.one("'smallest'", "'largest'")
 
     def _without_refusals_of_parts(self, train: bool) -> None:
-        """Leaves out what does not go with CropAt: most options that are drawn."""
+        """Leaves out what does not go with CropAt and Grid: most options that are drawn."""
         options = self.made.options
-        if "CropAt" not in options.get("crop", ""):
+        crop = options.get("crop", "")
+        if "CropAt" not in crop and "Grid" not in crop:
             return
         for name in ("sampler", "epoch_size", "partition", "views", "size_choices", "on_error"):
             options.pop(name, None)
@@ -378,7 +385,8 @@ class _Options:
             usual += OF_PATCHES
             if "padded" in options["size"]:
                 usual.remove("cu_seqlens")
-        if "CropAt" in options.get("crop", ""):
+        crop = options.get("crop", "")
+        if "CropAt" in crop or "Grid" in crop:
             usual += OF_PARTS
         augment = options.get("augment", "")
         if ("mixup" in augment or "cutmix" in augment) and self.often(0.7):

@@ -77,6 +77,8 @@ class Model:
         )
         # A row is one of the boxes of a sample.
         self.per_box = isinstance(self.crop, fastpipe.CropAt)
+        # A row is a part of an image: one of its boxes, or a patch of a grid.
+        self.per_part = self.per_box or isinstance(self.crop, fastpipe.Grid)
         self.with_images = self["fields"] is None or "image" in self["fields"]
         self.native = isinstance(self["size"], fastpipe.Native)
         self.patches = isinstance(self["size"], fastpipe.Patches)
@@ -158,9 +160,23 @@ class Model:
         return known[row.number] if known else []
 
     @property
-    def rows_of_boxes(self) -> list[int]:
-        """The sample of each box, in the order of the dataset."""
-        return [number for number in range(self.count) for _ in self.box_labels(number)]
+    def rows_of_parts(self) -> list[int]:
+        """The sample of each box or patch, in the order of the dataset."""
+        if self.per_box:
+            return [number for number in range(self.count) for _ in self.box_labels(number)]
+        return [n for n in range(self.count) for _ in range(self.patch_count(n))]
+
+    def patch_count(self, number: int) -> int:
+        """Patches of a grid in a sample: from its left top on by steps, and one more at the end."""
+        row = self.data.rows[number]
+        wide, high = self.draw.parts[row.part].sizes[row.number]
+        patch_high, patch_wide = pair(self["size"])
+        down, right = (patch_high, patch_wide)
+        if self.crop.stride is not None:
+            down, right = pair(self.crop.stride)
+        rows = len(range(0, max(high - patch_high, 0), down)) + 1
+        columns = len(range(0, max(wide - patch_wide, 0), right)) + 1
+        return rows * columns
 
     def numbers(self, epoch: int) -> tuple[list[int], bool]:
         """What a sampler names, and whether the docs say in which order."""
@@ -174,8 +190,8 @@ class Model:
     def size_of_epoch(self) -> int:
         """Rows, of all ranks, before full batches are cut from it."""
         wanted = self["epoch_size"]
-        if self.per_box:
-            return len(self.rows_of_boxes)
+        if self.per_part:
+            return len(self.rows_of_parts)
         if self.listed:
             return len(self.numbers(0)[0]) * self.repeats
         if self.per_class is not None:
@@ -221,7 +237,7 @@ class Model:
     def plain(self) -> bool:
         """Whether an epoch has each sample once, so that its draws are named by the sample."""
         alone = self.inner is None or isinstance(self.inner, fastpipe.Sequential)
-        whole = self.repeats == 1 and self["epoch_size"] is None and not self.per_box
+        whole = self.repeats == 1 and self["epoch_size"] is None and not self.per_part
         return not self.draw.mixed and alone and whole
 
     @property
@@ -255,8 +271,8 @@ class Model:
             return
         outside = [n for epoch in got for n in epoch if not 0 <= n < self.count]
         expect(not outside, "ids that are no places in the dataset:", outside)
-        if self.per_box:
-            self._check_boxes_of_epochs(got)
+        if self.per_part:
+            self._check_parts_of_epochs(got)
         elif self.listed:
             self._check_listed(got, first)
         elif self.per_class is not None:
@@ -311,14 +327,14 @@ class Model:
         if shuffled and len(got) > 1 and self.count >= 12 and self.rows < self.count:
             expect(got[0] != got[1], "two epochs have the same order")
 
-    def _check_boxes_of_epochs(self, got: list[list[int]]) -> None:
-        """Each box comes once in an epoch."""
-        line = self.rows_of_boxes
+    def _check_parts_of_epochs(self, got: list[list[int]]) -> None:
+        """Each part comes once in an epoch."""
+        line = self.rows_of_parts
         for epoch in got:
             if not self.shuffle:
-                expect(epoch == line[: len(epoch)], "boxes are of", epoch, "not", line)
+                expect(epoch == line[: len(epoch)], "parts are of", epoch, "not", line)
             more = Counter(epoch) - Counter(line)
-            expect(not more, "samples have more rows than boxes", more)
+            expect(not more, "samples have more rows than parts", more)
 
     def _check_weighted(self, epoch: list[int]) -> None:
         assert self.weights is not None

@@ -69,9 +69,10 @@ def refusals(model: Model) -> set[str]:
         (model.buckets and per_class is not None, words("buckets + PerClass")),
         (objects_field is not None and objects_field not in own, "field of boxes"),
         (model.per_box and not model.size_of_epoch, "none of the"),
-        (model.per_box and other_orders, words("parts + order")),
-        (model.per_box and (views or sizes_change or "images" in kinds), words("parts + other crops")),
-        (model.per_box and model["on_error"] == "replace", words("parts + replace")),
+        (model.per_part and other_orders, words("parts + order")),
+        (model.per_part and (views or sizes_change or "images" in kinds), words("parts + other crops")),
+        (model.per_part and model["on_error"] == "replace", words("parts + replace")),
+        (_leaves_gaps(model), "stride"),
         (model.per_box and soft, "num_classes"),
         (model.patches and (views or pictures), words("patches + pictures")),
         (model.patches and "pages" in fields, "flat"),
@@ -143,3 +144,13 @@ def _mixes(text: str) -> bool:
 
 def _moves(text: str) -> bool:
     return "data_keys" not in text and any(word in text for word in MOVING)
+
+
+def _leaves_gaps(model: Model) -> bool:
+    """A grid whose patches are smaller than its steps."""
+    stride = getattr(model.crop, "stride", None)
+    size = model["size"]
+    if stride is None or callable(size) or isinstance(size, str) or model["size_choices"]:
+        return False
+    patch = pair(size)
+    return any(step > side for step, side in zip(pair(stride), patch, strict=True))

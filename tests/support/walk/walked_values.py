@@ -52,6 +52,11 @@ MANY_CROPS = (
     "fastpipe.TenCrop(resize=40)",
     "fastpipe.RandomCrop(count=3, pad_if_needed=True)",
 )
+GRIDS = (
+    "fastpipe.Grid()",
+    "fastpipe.Grid(stride=9)",
+    "fastpipe.Grid(stride=(11, 8), fill=9)",
+)
 # Of data with boxes.
 OBJECT_CROPS = (
     "fastpipe.CropAt()",
