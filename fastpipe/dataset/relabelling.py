@@ -373,6 +373,11 @@ def _check_labels(column: UserColumn, names: Sequence[str]) -> None:
     high = int(rows.max())
     if low < NO_LABEL or high >= len(names):
         wrong_label = low if low < NO_LABEL else high
+        if low == 1 and high == len(names):
+            raise ConfigError(
+                f"with_labels: the labels go from 1 to {high}, and {high} classes have the numbers 0 "
+                f"to {high - 1}. If they count from 1, subtract 1"
+            )
         raise ConfigError(
             f"with_labels: expected labels from -1 to {len(names) - 1}, of {len(names)} classes, "
             f"got {wrong_label}; pass classes=, the names of all classes"

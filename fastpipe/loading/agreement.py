@@ -118,7 +118,7 @@ class Agreement:
 
     def __init__(self, data: Dataset) -> None:
         self._data = data
-        self._line = _calling_line()
+        self.line = _calling_line()
         # The number of this loader among those that its line has made; None: it has begun no epoch.
         self._turn: int | None = None
         self._begun: Counter[int] = Counter()  # by epoch: how often it was begun
@@ -233,9 +233,9 @@ class Agreement:
         """The start of all keys of this loader in the store."""
         if self._turn is None:
             with _turns_lock:
-                self._turn = _turns[self._line]
-                _turns[self._line] += 1
-        return f"fastpipe/{self._line}/{self._turn}"
+                self._turn = _turns[self.line]
+                _turns[self.line] += 1
+        return f"fastpipe/{self.line}/{self._turn}"
 
     def _describe_difference(
         self, mine: dict[str, Any], first: dict[str, Any], epoch: int

@@ -44,17 +44,21 @@ def warn_of_other_classes(loader: Loader, *, train: bool) -> None:
     _loaders.append(_LiveLoader(weakref.ref(loader), train))
 
 
+def living_loaders(*, train: bool) -> Iterator[Loader]:
+    """The loaders for training, or for evaluation, that the program has not dropped."""
+    _loaders[:] = [live for live in _loaders if live.loader() is not None]
+    for live in _loaders:
+        loader = live.loader()
+        if loader is not None and live.train == train:
+            yield loader
+
+
 def describe_other_classes(data: Dataset, *, train: bool) -> Iterator[str]:
     """Describes how a dataset's classes differ from those of the living loaders of the other kind.
 
     See Note [classes of two loaders]
     """
-    # Loaders that the program has dropped meanwhile do not count.
-    _loaders[:] = [live for live in _loaders if live.loader() is not None]
-    for live in _loaders:
-        loader = live.loader()
-        if loader is None or live.train == train:
-            continue
+    for loader in living_loaders(train=not train):
         training = data if train else loader.dataset
         evaluation = loader.dataset if train else data
         for field, training_names, evaluation_names in _common_names(

@@ -147,15 +147,17 @@ class EpochSequence:
         programs.warn_trainer(
             recipe, self.maker.engine.num_workers, self.prefetch_factor
         )
+        is_first = self.maker.stats.epoch < 0
         if not self._was_placed:
             programs.warn_begun_anew(recipe)
+            if is_first or start.epoch == 1:
+                programs.warn_made_anew(self.agreement.line, recipe, start.epoch)
         self._count_short_epochs()
 
         # From here on the epoch has begun. The older iterators keep their own position objects.
         self._recipe = recipe
         self._check_loaded = None
         self.position = replace(start)
-        is_first = self.maker.stats.epoch < 0
         self._prefetching_position = None if is_first else self.position
         self.next = Position(start.epoch + 1)
         self.maker.stats.epoch = start.epoch

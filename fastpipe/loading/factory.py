@@ -44,6 +44,7 @@ from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.samplers import Sampling, parse_sampler
 from fastpipe.loading.tokens import count_tokens
+from fastpipe.loading.two_loaders import warn_of_two_loaders
 from fastpipe.loading.unknown_arguments import INSTEAD
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.arrays import Arrays
@@ -382,6 +383,7 @@ def loader(
         prefetch_factor,
         _OPTION_NAMES,
     )
+    warn_of_two_loaders(new_loader, train=train)
     warn_of_other_classes(new_loader, train=train)
     is_ordered = shuffle is False and crop is None and with_images
     notices.warn_of_evaluation(

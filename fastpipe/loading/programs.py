@@ -12,6 +12,7 @@ import itertools
 import logging
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -21,6 +22,10 @@ from fastpipe.errors import format_count
 from fastpipe.plan.recipe import Recipe
 
 _LOG = logging.getLogger("fastpipe")
+# Loaders of a line that have begun epoch 0 after which the log says so.
+_MANY_ANEW = 8
+# (line of the program, dataset, seed) -> how many loaders have begun their first epoch, 0.
+_first_epochs: Counter[tuple[str, str, int]] = Counter()
 # The defaults of transformers' TrainingArguments.
 _DEFAULT_SEED = 42
 _DEFAULT_BATCH_SIZE = 8
@@ -142,6 +147,28 @@ def warn_interleaved(older_epoch: int, newer_epoch: int) -> None:
         f"{newer_epoch}: their rows do not belong together, and the loader's state is that of the "
         "newer one alone. For several crops of each image pass views=2; for two independent "
         "streams make two loaders with different seeds"
+    )
+
+
+def warn_made_anew(line: str, recipe: Recipe, epoch: int) -> None:
+    """Says if a line of the program has made several loaders, each of which begins with epoch 0.
+
+    A loader that is made anew for each epoch gives the samples, crops and flips of epoch 0 again.
+    If one of them comes to another epoch, the line makes loaders for something else.
+    """
+    if not recipe.shuffle:
+        return
+    key = (line, recipe.content.index.content, recipe.seed)
+    if epoch > 0:
+        _first_epochs[key] = -_MANY_ANEW
+        return
+    _first_epochs[key] += 1
+    if _first_epochs[key] != _MANY_ANEW:
+        return
+    _LOG.warning(
+        f"{line} has made {_MANY_ANEW} loaders of {recipe.content.index.path} with seed={recipe.seed}, and "
+        "each begins with epoch 0: the same order, crops and flips again. Make the loader once, "
+        "before the loop over epochs; or call loader.set_epoch(epoch), or pass another seed="
     )
 
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import shutil
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +24,7 @@ import fastpipe
 from fastpipe.dataset.format import description
 from fastpipe.device.augment import ranges
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.loading import notices, programs
+from fastpipe.loading import notices, programs, two_loaders
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,8 @@ def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(description, "_warned", set())
     monkeypatch.setattr(programs, "_warned", {"begun"})
     monkeypatch.setattr(programs, "_looked_at", [])
+    monkeypatch.setattr(programs, "_first_epochs", Counter())
+    monkeypatch.setattr(two_loaders, "_warned", set())
 
 
 @pytest.fixture
@@ -642,3 +645,70 @@ def test_iterators_one_after_the_other_are_not_named(
             if number == 1:
                 next(iter(loader))
     assert "give batches in turn" not in log.text
+
+
+def test_loaders_that_are_made_anew_for_each_epoch(
+    flat: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(10):
+        with fastpipe.loader(flat, 8, size=16, num_workers=1) as loader:
+            next(iter(loader))
+    (message,) = [r.message for r in caplog.records if "Make the loader once" in r.message]
+    assert "has made 8 loaders" in message
+    caplog.clear()
+    # Loaders that come to a second epoch, other seeds, and evaluation are as they should be.
+    for seed in range(10):
+        with fastpipe.loader(flat, 8, size=16, num_workers=1, seed=seed) as loader:
+            next(iter(loader))
+    for _ in range(10):
+        with fastpipe.loader(flat, 8, size=16, num_workers=1) as loader:
+            for _ in range(2):
+                list(loader)
+    for _ in range(10):
+        with fastpipe.loader(flat, 8, size=16, num_workers=1, train=False) as loader:
+            list(loader)
+    assert not [r.message for r in caplog.records if "Make the loader once" in r.message]
+
+
+def test_parts_for_training_and_evaluation_that_share_samples(
+    flat: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = fastpipe.open(flat)
+    options: dict[str, Any] = {"size": 16, "num_workers": 1}
+
+    def notices(training: fastpipe.Dataset, evaluation: fastpipe.Dataset) -> list[str]:
+        two_loaders._warned.clear()
+        caplog.clear()
+        with (
+            fastpipe.loader(training, 4, **options),
+            fastpipe.loader(evaluation, 4, train=False, **options),
+        ):
+            return [r.message for r in caplog.records if "are also among those" in r.message]
+
+    (message,) = notices(data.take(0.8), data.take(0.3))
+    assert "To divide a dataset: train, val = data.fold(0, of=5)" in message
+    assert notices(*data.fold(0, of=5)) == []
+    assert notices(data, data.take(0.3)) == []
+    assert notices(data.take(0.3), data.take(0.3)) == []
+
+
+def test_images_for_evaluation_that_are_normalised_otherwise(
+    flat: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def notices(training: Any, evaluation: Any) -> list[str]:
+        two_loaders._warned.clear()
+        caplog.clear()
+        options: dict[str, Any] = {"size": 16, "num_workers": 1}
+        with (
+            fastpipe.loader(flat, 4, augment=training, **options),
+            fastpipe.loader(flat, 4, train=False, augment=evaluation, **options),
+        ):
+            return [r.message for r in caplog.records if "other numbers than it" in r.message]
+
+    imagenet = fastpipe.Augment.imagenet()
+    (message,) = notices(fastpipe.Augment.simclr(), None)
+    assert "are normalised with mean=(0.485, 0.456, 0.406)" in message
+    assert "are not normalised" in message
+    assert len(notices(imagenet, fastpipe.Augment(mean=0.5, std=0.5))) == 1
+    assert notices(fastpipe.Augment.simclr(), imagenet) == []
+    assert notices(None, None) == []

@@ -1,0 +1,97 @@
+"""The loaders for training and for evaluation of one process -> warnings about what hardly is meant.
+
+Images are normalised in one of them and not in the other, or in another way; or the two have parts
+of one dataset that share samples. A program may mean either, so the log says it, once, and it is
+no error. Loaders whose datasets have no class in common are not compared: they belong to different
+models.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.errors import format_count
+from fastpipe.loading.classes import living_loaders
+
+if TYPE_CHECKING:
+    from fastpipe.device.augment import Augment
+    from fastpipe.loading.loader import Loader
+
+_LOG = logging.getLogger("fastpipe")
+_MAX_SAMPLES_COMPARED = 1 << 21
+_warned: set[str] = set()
+
+
+def warn_of_two_loaders(loader: Loader, *, train: bool) -> None:
+    """Compares a new loader with the living ones of the other kind; logs each difference once."""
+    for other in living_loaders(train=not train):
+        training = loader if train else other
+        evaluation = other if train else loader
+        for message in _describe_differences(training, evaluation):
+            if message not in _warned:
+                _warned.add(message)
+                _LOG.warning("%s", message)
+
+
+def _describe_differences(training: Loader, evaluation: Loader) -> Iterator[str]:
+    common = {*training.dataset.classes} & {*evaluation.dataset.classes}
+    is_same = training.dataset.index.content == evaluation.dataset.index.content
+    if not common and not is_same:
+        return
+    overlap = _describe_overlap(training.dataset, evaluation.dataset)
+    if overlap is not None:
+        yield overlap
+    if training.maker.with_images and evaluation.maker.with_images:
+        normalising = _describe_normalising(training, evaluation)
+        if normalising is not None:
+            yield normalising
+
+
+def _describe_overlap(training: Dataset, evaluation: Dataset) -> str | None:
+    """Says that two parts of a dataset share samples; None if they do not.
+
+    Who evaluates on all samples, or trains on all of them, knows it.
+    """
+    if training.index.content != evaluation.index.content:
+        return None
+    training_samples = training.content.samples
+    evaluation_samples = evaluation.content.samples
+    if training_samples is None or evaluation_samples is None:
+        return None
+    if max(len(training_samples), len(evaluation_samples)) > _MAX_SAMPLES_COMPARED:
+        return None
+    count = int(np.isin(evaluation_samples, training_samples).sum())
+    # The same part twice is meant, too.
+    if not count or np.array_equal(training_samples, evaluation_samples):
+        return None
+    samples = format_count(len(evaluation_samples), "sample")
+    return (
+        f"{count:,} of the {samples} for evaluation are also among those for training: both are parts "
+        f"of {training.path}. take(0.2) is a part of take(0.8). To divide a dataset: train, val = "
+        "data.fold(0, of=5)"
+    )
+
+
+def _describe_normalising(training: Loader, evaluation: Loader) -> str | None:
+    """Says that images are normalised otherwise in training; None if they are not."""
+    moments_of_training = _describe_moments(training.augments[0])
+    moments_of_evaluation = _describe_moments(evaluation.augments[0])
+    if moments_of_training == moments_of_evaluation:
+        return None
+    return (
+        f"images for training, {training.dataset.path}, are {moments_of_training}, and those for "
+        f"evaluation, {evaluation.dataset.path}, are {moments_of_evaluation}: a model sees other "
+        "numbers than it has learned from. Pass the same mean and std in augment= to both; for "
+        "evaluation fastpipe.Augment(mean=..., std=...) without random modules"
+    )
+
+
+def _describe_moments(augment: Augment | None) -> str:
+    if augment is None or augment.mean is None:
+        return "not normalised"
+    return f"normalised with mean={augment.mean} and std={augment.std}"
