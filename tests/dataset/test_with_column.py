@@ -278,6 +278,7 @@ def test_labels_of_a_file_are_those_of_the_array(flat: Path, tmp_path: Path) -> 
 
 WRONG_LABELS: list[tuple[Any, Any, str]] = [
     (NUMBERS % 5, None, "expected labels from -1 to 2, of 3 classes, got 4; pass classes="),
+    (NUMBERS % 3 + 1, None, "labels go from 1 to 3, .* If they count from 1, subtract 1"),
     (NUMBERS % 5 - 1, None, "expected labels from -1 to 2, of 3 classes, got 3; pass classes="),
     (NUMBERS - 2, list(map(str, NUMBERS)), "expected labels from -1 to 36, .*got -2"),
     (NUMBERS / 2, None, "expected whole numbers or names, got float64"),
