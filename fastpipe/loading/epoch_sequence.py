@@ -152,6 +152,7 @@ class EpochSequence:
             programs.warn_begun_anew(recipe)
             if is_first or start.epoch == 1:
                 programs.warn_made_anew(self.agreement.line, recipe, start.epoch)
+        programs.warn_without_gradients(recipe)
         self._count_short_epochs()
 
         # From here on the epoch has begun. The older iterators keep their own position objects.

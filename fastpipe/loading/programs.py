@@ -17,15 +17,18 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+import torch
+
 from fastpipe.device.image_batch import names_read
 from fastpipe.errors import format_count
+from fastpipe.plan.partition import Ranks
 from fastpipe.plan.recipe import Recipe
 
 _LOG = logging.getLogger("fastpipe")
 # Loaders of a line that have begun epoch 0 after which the log says so.
 _MANY_ANEW = 8
-# (line of the program, dataset, seed) -> how many loaders have begun their first epoch, 0.
-_first_epochs: Counter[tuple[str, str, int]] = Counter()
+# (line of the program, dataset, seed, ranks) -> how many loaders have begun their first epoch, 0.
+_first_epochs: Counter[tuple[str, str, int, Ranks]] = Counter()
 # The defaults of transformers' TrainingArguments.
 _DEFAULT_SEED = 42
 _DEFAULT_BATCH_SIZE = 8
@@ -137,6 +140,28 @@ def warn_begun_anew(recipe: Recipe) -> None:
         )
 
 
+def warn_without_gradients(recipe: Recipe) -> None:
+    """Says if data are read as for training while gradients are off, in a program that trains.
+
+    A program that only computes features, or measures, has no training with gradients before.
+    """
+    reads_for_training = recipe.shuffle and recipe.drop_last and recipe.crop.is_random
+    if not reads_for_training:
+        return
+    if torch.is_grad_enabled():
+        _warned.add("gradients")
+        return
+    path = str(recipe.content.index.path)
+    warning = f"without gradients {path}"
+    if "gradients" not in _warned or warning in _warned:
+        return
+    _warned.add(warning)
+    _LOG.warning(
+        f"{path} is read as for training (random crops, shuffled, full batches only) while gradients "
+        "are off. To evaluate on it: fastpipe.loader(..., train=False)"
+    )
+
+
 def warn_interleaved(older_epoch: int, newer_epoch: int) -> None:
     """If a program takes batches of two iterators in turn, as zip(loader, loader) does."""
     if "interleaved" in _warned:
@@ -158,7 +183,7 @@ def warn_made_anew(line: str, recipe: Recipe, epoch: int) -> None:
     """
     if not recipe.shuffle:
         return
-    key = (line, recipe.content.index.content, recipe.seed)
+    key = (line, recipe.content.index.content, recipe.seed, recipe.ranks)
     if epoch > 0:
         _first_epochs[key] = -_MANY_ANEW
         return

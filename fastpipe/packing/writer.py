@@ -380,7 +380,16 @@ class Writer:
     def _log_labels_from_1(self) -> None:
         """Says if labels count from 1: then each sample has the class behind its own."""
         class_counts = self.summary.info["class_counts"]
-        if self._classes is None or len(class_counts) < 2 or class_counts[0]:
+        if len(class_counts) < 2 or class_counts[0]:
+            return
+        if self._classes is None:
+            _LOG.warning(
+                "%s: labels are 1 to %d and none is 0, so the class '0' of %d has no sample. If they "
+                "count from 1, subtract 1; or pass the names of all classes: Writer(DST, classes=[...])",
+                _MADE_BY,
+                len(class_counts) - 1,
+                len(class_counts),
+            )
             return
         behind_last = f"got {len(self._classes)}"
         for _, reason in self.summary.tally.rejected:

@@ -24,6 +24,7 @@ import fastpipe
 from fastpipe.dataset.format import description
 from fastpipe.device.augment import ranges
 from fastpipe.errors import ConfigError, PackError
+from fastpipe.loading import classes as of_loading
 from fastpipe.loading import notices, programs, two_loaders
 
 
@@ -36,6 +37,7 @@ def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "_looked_at", [])
     monkeypatch.setattr(programs, "_first_epochs", Counter())
     monkeypatch.setattr(two_loaders, "_warned", set())
+    monkeypatch.setattr(of_loading, "_loaders", [])
 
 
 @pytest.fixture
@@ -712,3 +714,38 @@ def test_images_for_evaluation_that_are_normalised_otherwise(
     assert len(notices(imagenet, fastpipe.Augment(mean=0.5, std=0.5))) == 1
     assert notices(fastpipe.Augment.simclr(), imagenet) == []
     assert notices(None, None) == []
+
+
+def test_data_that_are_read_for_training_without_gradients(
+    flat: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    train, val = fastpipe.open(flat).fold(0, of=5)
+    options: dict[str, Any] = {"size": 16, "num_workers": 1}
+
+    def notices_of_evaluation(**of_evaluation: Any) -> int:
+        caplog.clear()
+        with fastpipe.loader(val, 4, **options, **of_evaluation) as loader, torch.no_grad():
+            list(loader)
+        return sum("while gradients are off" in record.message for record in caplog.records)
+
+    # A program that trains nothing computes features.
+    assert notices_of_evaluation() == 0
+    with fastpipe.loader(train, 4, **options) as loader:
+        list(loader)
+    assert notices_of_evaluation(train=False) == 0
+    assert notices_of_evaluation() == 1
+    assert notices_of_evaluation() == 0
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_labels_of_a_writer_that_count_from_1(
+    first: int, tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    image = Image.new("RGB", (8, 8))
+    with fastpipe.Writer(tmp_path / "data") as writer:
+        for number in range(6):
+            writer.add(image, label=number % 3 + first, key=str(number))
+    messages = [record.message for record in log.records if "count from 1" in record.message]
+    assert len(messages) == first
+    if first:
+        assert "labels are 1 to 3 and none is 0, so the class '0' of 4" in messages[0]

@@ -25,7 +25,7 @@ from fastpipe.plan.grouping import Grouping
 
 SEED = 7
 DRAWN = times(3000, 20_000)  # of which those are chosen that cover all
-PARTS = 10
+PARTS = 16
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 
