@@ -382,7 +382,7 @@ class Writer:
         class_counts = self.summary.info["class_counts"]
         if len(class_counts) < 2 or class_counts[0]:
             return
-        if self._classes is None:
+        if self._classes is None and class_counts[1]:
             _LOG.warning(
                 "%s: labels are 1 to %d and none is 0, so the class '0' of %d has no sample. If they "
                 "count from 1, subtract 1; or pass the names of all classes: Writer(DST, classes=[...])",
@@ -390,6 +390,7 @@ class Writer:
                 len(class_counts) - 1,
                 len(class_counts),
             )
+        if self._classes is None:
             return
         behind_last = f"got {len(self._classes)}"
         for _, reason in self.summary.tally.rejected:
