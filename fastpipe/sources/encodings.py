@@ -30,13 +30,13 @@ def open_as_utf8(file: BinaryIO, encoding: str | None, name: str) -> BinaryIO:
     Raises:
         PackError: later, on reading, if the file has other bytes.
     """
-    encoding = encoding or _detect_encoding(cast("io.BufferedReader", file).peek(4)[:4])
+    encoding = encoding or detect_encoding(cast("io.BufferedReader", file).peek(4)[:4])
     if encoding is None:
         return file
     return io.BufferedReader(_Utf8File(file, encoding, name), _PIECE_BYTES)
 
 
-def _detect_encoding(head: bytes) -> str | None:
+def detect_encoding(head: bytes) -> str | None:
     """The encoding of a file with these first four bytes; None for UTF-8 or any other."""
     for mark, encoding in _MARKS:
         if head.startswith(mark):

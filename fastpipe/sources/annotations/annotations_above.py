@@ -61,6 +61,7 @@ from fastpipe.sources.path_labels import LABEL_PATTERN
 from fastpipe.sources.split_lists import is_unused_list
 from fastpipe.sources.tables.joined_column import picture_in_joined
 from fastpipe.sources.tables.json_mappings import find_json_mapping
+from fastpipe.sources.tables.likely_encoding import likely_encoding
 from fastpipe.sources.tables.listed_images import (
     find_listing_tables,
     first_cells,
@@ -75,6 +76,7 @@ from fastpipe.sources.tables.table_files import (
 from fastpipe.sources.tables.table_options import describe_options_of_table
 from fastpipe.sources.tables.table_remedies import describe_options_of_labels
 from fastpipe.sources.tables.training_classes import describe_options_of_training
+from fastpipe.sources.tables.written_names import WrittenNames
 
 # Kaggle's ImageNet has its tables three folders above the splits, BDD100K has its labels there.
 _MAX_LEVELS_ABOVE = 3
@@ -151,6 +153,7 @@ class _Images:
         step = max(1, self.count // _MAX_FILES)
         samples = listing.sources[::step]
         self.have_labels = any(source.label != NO_LABEL for source in samples)
+        self._written_names = WrittenNames(self.root)
         self._endings = {os.path.splitext(source.path)[1] for source in samples}
 
     def find(self, written_path: str, *, is_far: bool) -> str | None:
@@ -165,6 +168,7 @@ class _Images:
         endings = self._endings
         if is_picture(parts[-1]):
             endings = {""}
+        # Packing finds img_1.jpg of a table in IMG_1.JPG. See Note [names as written].
         stem = os.path.splitext(parts[-1])[0]
         min_parts = 1
         if is_far and len(stem) < _MIN_CHARACTERS:
@@ -174,7 +178,21 @@ class _Images:
             for ending in endings:
                 if os.path.isfile(path + ending):
                     return parts[-1] + ending
+            written = "/".join(parts[-part_count:])
+            image = self._find_as_written(written)
+            if image is not None:
+                return image
         return None
+
+    def _find_as_written(self, written: str) -> str | None:
+        """The name of the only image that a table may write so."""
+        try:
+            path = self._written_names.find(written)
+        except ValueError:
+            return None  # several fit
+        if path is None or not is_picture(path):
+            return None
+        return os.path.basename(path)
 
 
 def find_annotations_above(
@@ -412,7 +430,7 @@ def _has_own_images(names: Names) -> bool:
 
 def _images_named_in(path: Path, images: _Images, *, is_far: bool) -> list[str]:
     """The names of images at the start of a file."""
-    text = _read_start(path).decode("utf-8", "replace")
+    text = _read_text(path)
     # The start may hold names of anything. The images decide which of them are paths.
     written_names: list[str] = []
     if path.suffix.lower() in (*_JSON_ENDINGS, ".xml"):
@@ -605,8 +623,13 @@ def _has_columns(path: Path) -> bool:
     if path.suffix.lower() in _JSON_ENDINGS:
         return True
     # CelebA has the number of its rows above the names of the columns.
-    first_lines = _read_start(path).decode("utf-8", "replace").splitlines()[:3]
+    first_lines = _read_text(path).splitlines()[:3]
     return any(_SEPARATOR.search(line.strip()) for line in first_lines)
+
+
+def _read_text(path: Path) -> str:
+    """The text at the start of a file."""
+    return _read_start(path).decode(likely_encoding(path) or "utf-8", "replace")
 
 
 def _read_start(path: Path) -> bytes:

@@ -16,6 +16,7 @@ from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, names_in, open_binary
 from fastpipe.sources.folders.splits import FEW, are_called_like_parts
 from fastpipe.sources.tables.joined_column import picture_in_joined
+from fastpipe.sources.tables.likely_encoding import likely_encoding
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.table_files import sort_labelled_first
 from fastpipe.sources.tables.table_text import LISTS, SPACES, TextForm, detect_text_form
@@ -25,6 +26,7 @@ from fastpipe.sources.tables.text_rows import (
     json_array_rows,
     json_rows,
 )
+from fastpipe.sources.tables.written_names import fold_name
 
 _ROWS_READ = 20
 # Comments may stand before the rows of a list.
@@ -57,11 +59,11 @@ def lists_images(
     Args:
         table: a file of CSV, TSV or JSONL, or a list.
         pictures: the names of some files, without folders. A table may write them with any folder,
-            and without the ending.
+            without the ending, and in other letter case.
     """
     names = _with_stems(pictures)
     rows = first_rows(table, encoding)
-    naming_count = sum(not names.isdisjoint(map(_last_part, row)) for row in rows)
+    naming_count = sum(not names.isdisjoint(map(_folded_name, row)) for row in rows)
     return naming_count > 0 and 2 * naming_count >= len(rows)
 
 
@@ -145,7 +147,7 @@ class _Place(NamedTuple):
 class _Pictures(NamedTuple):
     """The pictures in a folder."""
 
-    # Their names, with and without their endings.
+    # Their names as `fold_name` writes them, with and without their endings.
     names: Collection[str]
     # Whether the folder has more names than were read.
     is_cut: bool
@@ -184,7 +186,7 @@ def _find_picture(
     for value in values:
         name = _last_part(value)
         for folder, pictures in folders.items():
-            if name in pictures.names:
+            if fold_name(name) in pictures.names:
                 return _Place(folder, value)
             # Only some names of a large folder were read, so the file itself is looked for.
             if pictures.is_cut and _is_picture_in(folder, name):
@@ -228,7 +230,7 @@ def _image_root(root: SourcePath, places: Sequence[_Place]) -> SourcePath | None
         image_root = place.folder
         # The folders that the row writes lie below the root, as a/b of a/b/1.jpg.
         for name in reversed(written_folders):
-            if image_root.name == name:
+            if fold_name(image_root.name) == fold_name(name):
                 image_root = image_root.parent
         roots.add(image_root)
     if len(roots) > 1 or root in roots:
@@ -242,6 +244,7 @@ def _image_root(root: SourcePath, places: Sequence[_Place]) -> SourcePath | None
 def first_rows(table: SourcePath, encoding: str | None = None) -> list[list[str]]:
     """The texts in each of the first rows of a table; empty if it cannot be read."""
     try:
+        encoding = encoding or likely_encoding(table)
         form = _form_of(table, encoding)
         if form is not None and _is_list(table, form):
             return _first_lines(table, form.separator, encoding)
@@ -256,10 +259,11 @@ def first_cells(
 ) -> list[Mapping[str, str]]:
     """The texts in the first rows of a table with columns, by column; empty if it has none."""
     try:
-        form = _form_of(table, None)
+        encoding = likely_encoding(table)
+        form = _form_of(table, encoding)
         if form is not None and _is_list(table, form):
             return []
-        return _read_first_cells(table, form, None, max_rows)
+        return _read_first_cells(table, form, encoding, max_rows)
     except (PackError, OSError):
         return []
 
@@ -317,12 +321,18 @@ def _first_lines(
 
 
 def _with_stems(pictures: Iterable[str]) -> set[str]:
-    """The names of pictures, with and without their endings."""
+    """The names of pictures, with and without their endings, as `fold_name` writes them."""
     names = set()
-    for name in pictures:
+    for picture in pictures:
+        name = fold_name(picture)
         names.add(name)
         names.add(os.path.splitext(name)[0])
     return names
+
+
+def _folded_name(path: str) -> str:
+    """The name at the end of a path, to compare with `_with_stems`."""
+    return fold_name(_last_part(path))
 
 
 def _last_part(path: str) -> str:

@@ -19,6 +19,10 @@ from fastpipe.sources.tables.likely import columns_of_ids, holds_runs
 from fastpipe.sources.tables.listed_images import find_columns_of_pictures
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.split_column import folder_of
+from fastpipe.sources.tables.table_remedies import (
+    describe_options_of_labels,
+    option_of_encoding,
+)
 from fastpipe.sources.tables.text_rows import MOST_COLUMNS
 
 # In metadata, columns whose names end so have paths of further images.
@@ -84,11 +88,20 @@ def scan_columns(manifest: Manifest) -> None:
         why = "; expected a row for each image"
         if first_problem is not None:
             why = f" that can be read; the first: {first_problem}"
+            if options.encoding is None:
+                why += _remedy_of_encoding(manifest.path)
         raise PackError(f"{table} holds no rows{why}")
     for values in summaries.values():
         if values.count < row_count:
             # In JSON, a record without a key says the same as one with null.
             values.add(None, "")
+
+
+def _remedy_of_encoding(table: SourcePath) -> str:
+    """The options for a table whose text is not UTF-8; "" if it is."""
+    if option_of_encoding(table) == "":
+        return ""
+    return f". Pass{describe_options_of_labels(table, None)}"
 
 
 def name_image_columns(manifest: Manifest) -> list[str]:

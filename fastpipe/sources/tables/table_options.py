@@ -13,6 +13,7 @@ from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.tables.joined_column import find_joined_column
 from fastpipe.sources.tables.listed_images import first_cells
 from fastpipe.sources.tables.split_column import has_splits
+from fastpipe.sources.tables.written_names import fold_name
 
 
 def describe_options_of_table(
@@ -30,7 +31,7 @@ def describe_options_of_table(
         return ""
     options = ""
     columns = list(rows[0])
-    names = {os.path.splitext(name)[0] for name in pictures}
+    names = {_stem_of(name) for name in pictures}
     image_columns = []
     for column in columns:
         # Not a column of masks, which may lie beside the images.
@@ -54,4 +55,4 @@ def describe_options_of_table(
 
 def _stem_of(written_path: str) -> str:
     name = written_path.replace("\\", "/").rpartition("/")[2]
-    return os.path.splitext(name)[0]
+    return fold_name(os.path.splitext(name)[0])

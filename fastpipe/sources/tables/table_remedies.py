@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fastpipe.errors import readable
+from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_choice import ColumnChoice, find_image_like_columns
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.splits import FEW
@@ -17,8 +17,10 @@ from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables import synset_strings
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import find_column_assumptions, holds_runs
+from fastpipe.sources.tables.likely_encoding import likely_encoding
 from fastpipe.sources.tables.listed_images import ListingTable, first_cells
 from fastpipe.sources.tables.training_classes import describe_options_of_training
+from fastpipe.sources.tables.written_names import fold_name
 
 _TABLES_SHOWN = 5
 # So many rows show which column has labels. In packing, all rows count.
@@ -64,7 +66,16 @@ def describe_options_of_labels(table: SourcePath, images: SourcePath | None) -> 
         options = describe_options_of_training(table, images.absolute())
     if _LABEL_COLUMN not in options:
         options = _option_of_label_column(table, images) + options
-    return options
+    return option_of_encoding(table) + options
+
+
+def option_of_encoding(table: SourcePath) -> str:
+    """The option for text that is not UTF-8; "" if none is needed."""
+    try:
+        encoding = likely_encoding(table)
+    except (PackError, OSError):
+        return ""
+    return f" --encoding {encoding}" if encoding is not None else ""
 
 
 def _option_of_label_column(table: SourcePath, images: SourcePath | None) -> str:
@@ -104,9 +115,10 @@ def _find_column_of_names(
     """The only column with names of files in a folder, with or without their endings."""
     files = set(names_in(images, FEW).files)
     files |= {os.path.splitext(name)[0] for name in files}
+    files = set(map(fold_name, files))
     columns = []
     for column, values in summaries.items():
-        if not files.isdisjoint(values.first):
+        if not files.isdisjoint(map(fold_name, values.first)):
             columns.append(column)
     return columns[0] if len(columns) == 1 else None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.programs.cli_run import succeeded
 from support.sources.becomes import becomes
-from support.sources.people import labels, photos
+from support.sources.people import assumed, labels, photos
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
@@ -84,3 +85,43 @@ def test_a_wrong_encoding(tmp_path: Path) -> None:
             fastpipe.pack(tmp_path / "a.csv", tmp_path / "packed", encoding=name)
     with pytest.raises(PackError, match=r"^encoding: imagefolder sources have no such option"):
         fastpipe.pack(photos(tmp_path / "only", "x.jpg"), tmp_path / "other", encoding="utf-8")
+
+
+@becomes(
+    "`fotos/IMG_0.JPG`, and beside `fotos/` a table that has `fotos\\img_0.jpg`, in cp1252",
+    "the images without labels; the command that packs the table is named",
+    "the table with --encoding cp1252 and its column of labels",
+)
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-8"])
+@pytest.mark.parametrize(
+    "written", ["fotos\\img_{}.jpg", "fotos/img_{}.jpg", "fotos/IMG_{}.JPG", "img_{}"]
+)
+def test_a_table_above_that_excel_wrote(tmp_path: Path, written: str, encoding: str) -> None:
+    photos(tmp_path, "src/fotos/IMG_0.JPG", "src/fotos/IMG_1.JPG")
+    table = tmp_path / "src/etiquetas.csv"
+    rows = [written.format(0) + ";Árbol", written.format(1) + ";Niño"]
+    text = "\r\n".join(["archivo;clase", *rows, ""])
+    table.write_bytes(text.encode(encoding))
+    (notice,) = assumed(fastpipe.pack(tmp_path / "src/fotos", tmp_path / "images"))
+    options = " --label-column clase"
+    if encoding == "cp1252":
+        options = " --encoding cp1252" + options
+    images = tmp_path / "src/fotos"
+    assert (
+        f"fastpipe pack {table} DST --image-root {images} --image-column archivo{options}. "
+        in notice
+    )
+    with pytest.raises(PackError, match=f"{table}.*{options}"):
+        fastpipe.pack(tmp_path / "src", tmp_path / "root")
+    choices: dict[str, Any] = {"image_root": images, "image_column": "archivo"}
+    fastpipe.pack(table, tmp_path / "packed", label_column="clase", encoding=encoding, **choices)
+    assert sorted(filter(None, labels(tmp_path).values())) == ["Niño", "Árbol"]
+
+
+def test_a_table_that_excel_wrote_needs_one_more_command(tmp_path: Path) -> None:
+    photos(tmp_path, "a.jpg", "b.jpg")
+    table = tmp_path / "etiquetas.csv"
+    table.write_bytes("archivo;clase\na.jpg;Árbol\nb.jpg;Niño\n".encode("cp1252"))
+    options = "[.] Pass --encoding cp1252 --label-column clase$"
+    with pytest.raises(PackError, match=options):
+        fastpipe.pack(table, tmp_path / "packed")
