@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.tables.joined_column import find_joined_column
 from fastpipe.sources.tables.listed_images import first_cells
 from fastpipe.sources.tables.split_column import has_splits
-from fastpipe.sources.tables.written_names import fold_name
+from fastpipe.sources.tables.written_names import folded_stem
 
 
 def describe_options_of_table(
@@ -31,11 +30,11 @@ def describe_options_of_table(
         return ""
     options = ""
     columns = list(rows[0])
-    names = {_stem_of(name) for name in pictures}
+    names = {folded_stem(name) for name in pictures}
     image_columns = []
     for column in columns:
         # Not a column of masks, which may lie beside the images.
-        stems = {_stem_of(row.get(column, "")) for row in rows}
+        stems = {folded_stem(row.get(column, "")) for row in rows}
         if names & stems and not is_called_target(column.partition("_")[0]):
             image_columns.append(column)
     known_columns = find_image_like_columns(columns, SourceOptions())
@@ -51,8 +50,3 @@ def describe_options_of_table(
             options += f" --split {quote_for_shell(split)}"
             break
     return options
-
-
-def _stem_of(written_path: str) -> str:
-    name = written_path.replace("\\", "/").rpartition("/")[2]
-    return fold_name(os.path.splitext(name)[0])

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_choice import ColumnChoice, find_image_like_columns
 from fastpipe.sources.files import SourcePath, names_in
@@ -19,15 +20,23 @@ from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import find_column_assumptions, holds_runs
 from fastpipe.sources.tables.likely_encoding import likely_encoding
 from fastpipe.sources.tables.listed_images import ListingTable, first_cells
+from fastpipe.sources.tables.lists_of_tables import (
+    describe_lists_of_splits,
+    find_lists_of_splits,
+    without_lists,
+)
+from fastpipe.sources.tables.table_files import tables_of_other_splits
 from fastpipe.sources.tables.training_classes import describe_options_of_training
-from fastpipe.sources.tables.written_names import fold_name
+from fastpipe.sources.tables.written_names import fold_name, folded_stem
 
 _TABLES_SHOWN = 5
 # So many rows show which column has labels. In packing, all rows count.
 _ROWS_READ = 500
+# A table with as many rows is not compared with the images beside it.
+_ALL_ROWS = 200_000
 _LABEL = "label"
 _LABEL_COLUMN = "--label-column "
-# A field of several classes an image ends so: --field tags=apple,banana:classes.
+# A field of several classes an image has this in it: --field tags=apple,banana:classes.
 _CLASSES = ":classes"
 # A table with one of these columns has boxes, and its classes are found by themselves.
 _BOXES = frozenset(("xmin", "x_min", "xmax", "x1", "left", "bbox", "box", "boxes"))
@@ -38,7 +47,8 @@ def some_tables(tables: Sequence[ListingTable]) -> str:
     paths = []
     paths_with_options = []
     all_options = set()
-    for table in tables[:_TABLES_SHOWN]:
+    lists = find_lists_of_splits(tables[0])
+    for table in without_lists(tables, lists)[:_TABLES_SHOWN]:
         path = readable(str(table.path))
         options = ""
         if table.image_root is not None:
@@ -50,8 +60,10 @@ def some_tables(tables: Sequence[ListingTable]) -> str:
         all_options.add(text)
     # Options that all need are named once, at the end.
     if len(all_options) == 1:
-        return " or ".join(paths) + all_options.pop()
-    return "; or ".join(paths_with_options)
+        text = " or ".join(paths) + all_options.pop()
+    else:
+        text = "; or ".join(paths_with_options)
+    return text + describe_lists_of_splits(lists)
 
 
 def describe_options_of_labels(table: SourcePath, images: SourcePath | None) -> str:
@@ -66,7 +78,35 @@ def describe_options_of_labels(table: SourcePath, images: SourcePath | None) -> 
         options = describe_options_of_training(table, images.absolute())
     if _LABEL_COLUMN not in options:
         options = _option_of_label_column(table, images) + options
+    options += _option_of_images_without_row(table, images)
     return option_of_encoding(table) + options
+
+
+def _option_of_images_without_row(table: SourcePath, images: SourcePath | None) -> str:
+    """The option that packs the images without a row in a table of boxes; "" if all have one.
+
+    An image without boxes may be background. See Note [images without a row].
+    """
+    if not isinstance(images, Path):
+        return ""
+    first_row = first_cells(table, 1)
+    if not first_row or _BOXES.isdisjoint(first_row[0]):
+        return ""
+    # Their rows may be about these images.
+    if tables_of_other_splits(table):
+        return ""
+    rows = first_cells(table, _ALL_ROWS)
+    if len(rows) == _ALL_ROWS:
+        return ""
+    listed: set[str] = set()
+    for row in rows:
+        for text in row.values():
+            listed.add(folded_stem(text))
+    pictures = filter(is_picture, names_in(images, FEW).files)
+    stems = set(map(folded_stem, pictures))
+    if stems <= listed or stems.isdisjoint(listed):
+        return ""
+    return " --unlisted keep"
 
 
 def option_of_encoding(table: SourcePath) -> str:
@@ -94,7 +134,7 @@ def _option_of_label_column(table: SourcePath, images: SourcePath | None) -> str
     columns = ColumnChoice(image, None, ())
     for assumption in find_column_assumptions(summaries, columns, SourceOptions()):
         option = assumption.option
-        if option.startswith(_LABEL_COLUMN) or option.endswith(_CLASSES):
+        if option.startswith(_LABEL_COLUMN) or _CLASSES in option:
             return f" {option}"
     return ""
 

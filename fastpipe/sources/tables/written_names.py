@@ -117,3 +117,9 @@ def _group(names: list[str], key_of: Callable[[str], str]) -> dict[str, list[str
 
 def fold_name(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
+
+
+def folded_stem(written_path: str) -> str:
+    """The name of a file in a path of a table, without its ending, as `fold_name` writes it."""
+    name = written_path.replace("\\", "/").rpartition("/")[2]
+    return fold_name(os.path.splitext(name)[0])

@@ -145,3 +145,93 @@ def test_a_table_of_ids_beside_splits(tmp_path: Path) -> None:
         label_column="diagnosis",
     )
     assert labels(tmp_path) == {"a0cf.png": "0", "b0cf.png": "2", "c0cf.png": "2"}
+
+
+@becomes(
+    "CelebA's root: `list_attr_celeba.csv` and `list_eval_partition.csv` beside `img_align_celeba/`",
+    "refused; the table of attributes is named with the list of the splits",
+    "list_attr_celeba.csv --image-root DIR --field 'tags=*:classes' --split-list list_eval_partition.csv",
+)
+def test_attributes_of_celeba(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    names = [f"00000{number}.jpg" for number in range(1, 5)]
+    images = photos(source / "img_align_celeba/img_align_celeba", *names)
+    header = "image_id,Bald,Male,Smiling,Young,Hat"
+    flags = ["1,-1,-1,-1,1", "-1,1,-1,1,-1", "1,1,1,-1,-1", "-1,-1,1,1,1"]
+    rows = [f"{name},{text}" for name, text in zip(names, flags, strict=True)]
+    table = write(source / "list_attr_celeba.csv", "\n".join([header, *rows, ""]))
+    parts = [f"{name},{min(index, 2)}" for index, name in enumerate(names)]
+    split_list = write(
+        source / "list_eval_partition.csv",
+        "\n".join(["image_id,partition", *parts, ""]),
+    )
+    options = f"--image-root {images} --field 'tags=*:classes'"
+    words = f"Pass one: {table}, with {options} (add --split-list {split_list} --split 0 to pack"
+    with pytest.raises(PackError, match=re.escape(words)):
+        fastpipe.pack(source, tmp_path / "none")
+    fastpipe.pack(
+        table,
+        tmp_path / "packed",
+        image_root=images,
+        fields=["tags=*:classes"],
+        split_list=split_list,
+        split="0",
+    )
+    assert tags(tmp_path, "tags") == {names[0]: {"Bald", "Hat"}}
+
+
+@becomes(
+    "Kaggle's Planet: `train_v2.csv` with `haze primary` beside `train-jpg/`",
+    "no labels; the table is named with the field of several classes",
+    "train_v2.csv --image-root train-jpg --field tags=tags:classes --separator ' '",
+)
+def test_classes_of_planet(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    images = photos(source / "train-jpg", "train_0.jpg", "train_1.jpg", "train_2.jpg")
+    text = "train_0,haze primary\ntrain_1,agriculture clear primary water\ntrain_2,clear primary\n"
+    table = write(source / "train_v2.csv", f"image_name,tags\n{text}")
+    command = f"fastpipe pack {table} DST --image-root {images} --field tags=tags:classes --separator ' '. "
+    (notice,) = assumed(fastpipe.pack(images, tmp_path / "images"))
+    assert command in notice
+
+
+@becomes(
+    "global wheat: `train.csv` with boxes beside `train/`, in which an image has no row",
+    "the table is named with the option that packs the image, too",
+    "train.csv --image-root train --unlisted keep",
+)
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_boxes_of_some_images(tmp_path: Path, is_complete: bool) -> None:
+    source = tmp_path / "src"
+    images = photos(source / "train", "a1b2c3d4.jpg", "b1c2d3e4.jpg")
+    table_text = "image_id,width,height,bbox\n"
+    for name in ["a1b2c3d4", "b1c2d3e4"] if is_complete else ["a1b2c3d4"]:
+        table_text += f'{name},40,30,"[0.0, 5.0, 8.0, 12.0]"\n'
+    table = write(source / "train.csv", table_text)
+    options = "" if is_complete else " --unlisted keep"
+    (notice,) = assumed(fastpipe.pack(images, tmp_path / "images"))
+    assert f"fastpipe pack {table} DST --image-root {images}{options}. " in notice
+    if not is_complete:
+        fastpipe.pack(table, tmp_path / "packed", image_root=images, unlisted="keep")
+        assert len(fastpipe.open(tmp_path / "packed")) == 2
+
+
+@becomes(
+    "NIH's chest X-rays, the root",
+    "refused; the table is named with the field of several classes and a list of a split",
+    "--field 'tags=Finding Labels:classes' --separator '|' --split-list train_val_list.txt",
+)
+def test_findings_of_nih(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    photos(source / "images_001/images", "01_0.png", "01_1.png")
+    photos(source / "images_002/images", "02_0.png")
+    rows = "01_0.png,Edema\n01_1.png,Edema|Mass\n02_0.png,Mass\n"
+    table = write(source / "Data_Entry_2017.csv", f"Image Index,Finding Labels\n{rows}")
+    split_list = write(source / "train_val_list.txt", "01_0.png\n01_1.png\n")
+    write(source / "test_list.txt", "02_0.png\n")
+    words = (
+        f"Pass the table: {table}, with --field 'tags=Finding Labels:classes' --separator '|' "
+        f"(add --split-list {split_list} to pack one split). "
+    )
+    with pytest.raises(PackError, match=re.escape(words)):
+        fastpipe.pack(source, tmp_path / "none")

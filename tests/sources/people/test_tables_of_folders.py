@@ -70,8 +70,10 @@ def test_a_table_beside_parts(tmp_path: Path) -> None:
     (source / "train_val_list.txt").write_text("a.png\nb.png\n")
     text = refusal(source, tmp_path)
     assert "a table that lists their images" in text
-    first = f"{source}/Data_Entry_2017.csv or {source}/BBox_List_2017.csv or {source}/train_val_list.txt"
-    assert f"Pass the table: {first}. --format imagefolder" in text
+    options = "--field 'tags=Finding Labels:classes' --separator '|'"
+    first = f"{source}/Data_Entry_2017.csv, with {options}"
+    others = f"{source}/BBox_List_2017.csv; or {source}/train_val_list.txt"
+    assert f"Pass the table: {first}; or {others}. --format imagefolder" in text
     pack_as_named(text, tmp_path, fields=["tags=Finding Labels:classes"])
     assert tags(tmp_path, "tags") == {
         "images_001/images/a.png": {"A", "B"},
@@ -79,7 +81,9 @@ def test_a_table_beside_parts(tmp_path: Path) -> None:
     }
     summary = fastpipe.pack(source, tmp_path / "folders", format="imagefolder")
     assert summary.info["classes"] == ["images_001", "images_002"]
-    assert f"If it has the labels, pass {source}/Data_Entry_2017.csv or" in str(summary.assumed[0])
+    assert f"If it has the labels, pass {source}/Data_Entry_2017.csv, with {options}" in str(
+        summary.assumed[0]
+    )
 
 
 @becomes(
