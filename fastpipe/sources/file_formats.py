@@ -58,6 +58,15 @@ UNREAD_ENDINGS = {
     ".mat": "a file of MATLAB",
     ".geojson": "a file of GeoJSON, with coordinates of the earth and not of pixels",
 }
+# MNIST and its likes: train-images-idx3-ubyte, with the number of dimensions and the type.
+_IDX = re.compile(
+    r".*[-.]idx\d[-.](?:ubyte|byte|short|int|float|double)(?:[.]gz)?", re.IGNORECASE
+)
+_WRITE_SAMPLES = (
+    "which fastpipe does not read: read it in Python and give its samples to "
+    "fastpipe.Writer, or write the images into folders and the labels into a CSV file"
+)
+IDX_REMEDY = f"a file of arrays in the format IDX, as of MNIST, {_WRITE_SAMPLES}"
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")  # between the words of a file's name
 
 
@@ -95,6 +104,8 @@ def refuse_unread_file(path: SourcePath) -> None:
             f"{readable(path.parent)}, or the folder that holds the images and this"
         )
     remedy = unread_remedy(path.name)
+    if is_named_idx(path.name):
+        remedy = IDX_REMEDY
     if remedy is not None:
         raise PackError(f"{shown} is {remedy}")
 
@@ -107,7 +118,9 @@ def unread_remedy(name: str) -> str | None:
         return None
     if name.lower().endswith(".mat"):
         return f"{kind}, which fastpipe does not read: {matlab_remedy(name)}"
-    return (
-        f"{kind}, which fastpipe does not read: read it in Python and give its samples to "
-        "fastpipe.Writer, or write the images into folders and the labels into a CSV file"
-    )
+    return f"{kind}, {_WRITE_SAMPLES}"
+
+
+def is_named_idx(path: str) -> bool:
+    """Whether a file is called like one of MNIST's arrays, whose names have no ending."""
+    return _IDX.fullmatch(path) is not None

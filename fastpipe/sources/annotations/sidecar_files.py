@@ -29,7 +29,12 @@ from fastpipe.sources.annotations.annotation_folders import (
     is_called_mask_file,
     without_mask_suffix,
 )
-from fastpipe.sources.file_formats import format_of, unread_remedy
+from fastpipe.sources.file_formats import (
+    IDX_REMEDY,
+    format_of,
+    is_named_idx,
+    unread_remedy,
+)
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_beside_images
@@ -385,6 +390,8 @@ def refuse_unread_data(root: SourcePath, sources: Sequence[Source]) -> None:
         # Images without an ending are usual as well, so only one file is read.
         if index == 0 and remedy is None and _PICKLE.match(_read_start(root, source)):
             remedy = unread_remedy("batch.pickle")
+        if remedy is None and is_named_idx(source.path):
+            remedy = IDX_REMEDY
         if remedy is not None:
             raise PackError(
                 f"{readable(str(root))} holds no image: {readable(source.path)} is {remedy}"

@@ -75,3 +75,24 @@ def test_numbers_that_are_no_pixels(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", f"image,{names}\na.jpg,{numbers}\nb.jpg,{numbers}\n")
     fastpipe.pack(table, tmp_path / "packed", fields=["tags=p*:classes"])
     assert list(fastpipe.open(tmp_path / "packed")["key"]) == ["a.jpg", "b.jpg"]
+
+
+@becomes(
+    "MNIST as it is downloaded: `train-images-idx3-ubyte.gz`, or unpacked",
+    "refused: the format is named",
+    "fastpipe.Writer",
+)
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("source", ["", "MNIST/raw", "MNIST/raw/{}"])
+def test_arrays_of_mnist(tmp_path: Path, source: str, ending: str) -> None:
+    raw = tmp_path / "src/MNIST/raw"
+    raw.mkdir(parents=True)
+    images = f"train-images-idx3-ubyte{ending}"
+    for name in (images, f"train-labels-idx1-ubyte{ending}"):
+        (raw / name).write_bytes(b"\x00\x00\x08\x01\x00\x00\x00\x02\x01\x02")
+    # Of a folder, any of its files is named.
+    words = (
+        rf"ubyte{ending} is a file of arrays in the format IDX, as of MNIST, .*fastpipe[.]Writer"
+    )
+    with pytest.raises(PackError, match=words):
+        fastpipe.pack(tmp_path / "src" / source.format(images), tmp_path / "packed")
