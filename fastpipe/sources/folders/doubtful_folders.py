@@ -51,7 +51,8 @@ _LISTS = (".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet
 _DOCUMENTS = (".json", ".xml", ".odgt", ".manifest", *UNREAD_ENDINGS)
 # Files with one of these endings have no labels if their names begin like this.
 _NO_LIST = re.compile(
-    r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements",
+    r"read.?me|licen[cs]e|copying|notice|changelog|citation|attribution[.]|checksum|md5|sha\d"
+    r"|requirements",
     re.IGNORECASE,
 )
 # Where more files than this lie in a folder, each of them belongs to an image.

@@ -21,7 +21,11 @@ from fastpipe.sources.folders.splits import (
     split_folders,
 )
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.tables.listed_images import ListingTable, find_listing_tables
+from fastpipe.sources.tables.listed_images import (
+    ListingTable,
+    find_listing_tables,
+    find_table_of_siblings,
+)
 from fastpipe.sources.tables.table_files import sort_labelled_first
 from fastpipe.sources.tables.table_remedies import some_tables
 
@@ -58,6 +62,7 @@ def refuse_inner_sources(
         )
         if inner is None:
             continue
+        _refuse_table_of_sibling(root, names, inner.folder)
         if is_only_folder:
             contents = "one folder, and in it"
             classes = f"{readable(name)} as the only class"
@@ -102,6 +107,24 @@ def refuse_inner_sources(
             f"{readable(str(root))} holds {contents} {inner.description}. {remedy}. --format "
             f"imagefolder takes {classes}"
         )
+
+
+def _refuse_table_of_sibling(root: SourcePath, names: Names, inner: SourcePath) -> None:
+    """Raises PackError if the tables of an inner folder list the images of a folder beside it.
+
+    ISIC has ISIC2018_Task3_Training_GroundTruth beside ISIC2018_Task3_Training_Input.
+    """
+    if inner.parent != root:
+        return
+    tables = manifest_names(names_in(inner, FEW))
+    table = find_table_of_siblings(inner, tables, names.folders)
+    if table is None:
+        return
+    raise PackError(
+        f"{readable(str(root))} holds folders, and in {readable(inner.name)} a table of the images "
+        f"in another one. Pass {some_tables([table])}. --format imagefolder takes the folders as "
+        "classes"
+    )
 
 
 def _table_of_split(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -293,3 +294,55 @@ def test_the_folder_of_all_rows_settles_where_they_are(tmp_path: Path) -> None:
     option = f"(--image-root {tmp_path / 'a'})"
     (text,) = assumed(pack_text(tmp_path, "t.csv", ROWS_OF_IMGS))
     assert text.endswith(option)
+
+
+def isic(folder: Path, notes: str | None) -> tuple[Path, Path]:
+    """ISIC 2018 in a folder. Returns its table, and the folder of its images."""
+    names = ["ISIC_0024306", "ISIC_0024307", "ISIC_0024308"]
+    images = photos(folder / "ISIC2018_Task3_Training_Input", *(f"{name}.jpg" for name in names))
+    truth = folder / "ISIC2018_Task3_Training_GroundTruth"
+    truth.mkdir()
+    table = truth / "ISIC2018_Task3_Training_GroundTruth.csv"
+    flags = ["0.0,1.0,0.0,0.0,0.0", "1.0,0.0,0.0,0.0,0.0", "0.0,0.0,1.0,0.0,0.0"]
+    rows = [f"{name},{cells}" for name, cells in zip(names, flags, strict=True)]
+    table.write_text("\n".join(["image,MEL,NV,BCC,AKIEC,BKL", *rows, ""]))
+    if notes is not None:
+        for place in (images, truth):
+            (place / "ATTRIBUTION.txt").write_text(notes)
+            (place / "LICENSE.txt").write_text(notes)
+    return table, images
+
+
+@becomes(
+    "ISIC 2018: `ISIC2018_Task3_Training_Input/` beside `ISIC2018_Task3_Training_GroundTruth/` with the table",
+    "refused; the table is named with the folder of the images and its columns of 0 and 1",
+    "the table with --image-root ISIC2018_Task3_Training_Input --field 'tags=*:classes'",
+)
+@pytest.mark.parametrize("notes", [None, "Cite this data set as follows:\n\nHAM10000\n"])
+def test_isic(tmp_path: Path, notes: str | None) -> None:
+    source = tmp_path / "src"
+    table, images = isic(source, notes)
+    options = f"--image-root {images} --field 'tags=*:classes'"
+    with pytest.raises(PackError, match=re.escape(f"Pass {table}, with {options}. ")):
+        fastpipe.pack(source, tmp_path / "none")
+    (notice,) = assumed(fastpipe.pack(images, tmp_path / "images"))
+    assert f"fastpipe pack {table} DST {options}. " in notice
+    fastpipe.pack(table, tmp_path / "packed", image_root=images, fields=["tags=*:classes"])
+    assert tags(tmp_path, "tags") == {
+        "ISIC_0024306.jpg": {"NV"},
+        "ISIC_0024307.jpg": {"MEL"},
+        "ISIC_0024308.jpg": {"BCC"},
+    }
+
+
+@becomes(
+    "the table of ISIC 2018 alone, whose images lie in the folder beside its own",
+    "refused; the folder of the images is named",
+    "--image-root ISIC2018_Task3_Training_Input",
+)
+def test_images_in_the_folder_beside(tmp_path: Path) -> None:
+    table, images = isic(tmp_path / "src", None)
+    words = f"{table.name}: none of its images is in {table.parent}. The folder beside it"
+    remedy = f"has images of these names: pass --image-root {images}"
+    with pytest.raises(PackError, match=re.escape(f"{words} {remedy}")):
+        fastpipe.pack(table, tmp_path / "none")
