@@ -24,7 +24,7 @@ from fastpipe.sources.class_names import (
     with_names_of_field,
 )
 from fastpipe.sources.file_formats import MANIFESTS
-from fastpipe.sources.files import SourcePath, names_in
+from fastpipe.sources.files import SourcePath, names_in, path_below
 from fastpipe.sources.folders.class_folders import ClassFolders, find_class_folders
 from fastpipe.sources.folders.class_lists import find_names_of_numbers
 from fastpipe.sources.folders.classes_in_names import describe_classes_in_names
@@ -181,6 +181,9 @@ def list_sources(
         image_folders: set[str] = set()
         if source.format == "annotations" and listing.root == source.root:
             image_folders = {image.path.partition("/")[0] for image in listing.sources}
+        elif source.format == "annotations":
+            # --image-root names a folder in it.
+            image_folders = {path_below(source.root, listing.root).partition("/")[0]}
         lists = UnusedLists([], [])
         if given_options.split_list is None and not is_pattern:
             lists = _lists_beside_masks(source, listing)

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from fastpipe.errors import readable
+from fastpipe.sources.annotations.annotated_files import files_of_folder, read_by
 from fastpipe.sources.annotations.annotation_files import (
     SIDECAR_ENDINGS,
     find_colour_list,
@@ -236,7 +237,12 @@ def _unread_in(
         described_by = find_yaml(folder, names.files)
         if described_by is not None:
             read_names.add(described_by.name)
-    for name in lists_among(names.files, _ENDINGS, max_lists=FEW):
+    lists = lists_among(names.files, _ENDINGS, max_lists=FEW)
+    if lists and isinstance(folder, Path) and folder in source.files:
+        # The user passes the folder of label files itself, as labelTxt of DOTA.
+        files = files_of_folder(folder, read_by(folder))
+        read_names.update(file.name for file in files)
+    for name in lists:
         if name in read_names or is_result_form(name):
             continue
         if source.format == "yolo" and _is_yolo_file(name):

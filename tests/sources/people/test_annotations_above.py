@@ -474,3 +474,26 @@ def test_a_list_of_images_in_another_folder(tmp_path: Path) -> None:
     named = f"{tmp_path}/all/list.csv"
     assert named not in " ".join(assumed(fastpipe.pack(source, tmp_path / "one")))
     assert named in " ".join(assumed(fastpipe.pack(other, tmp_path / "two")))
+
+
+@becomes(
+    "the label files of VisDrone or DOTA by themselves, `--image-root images`",
+    "boxes; nothing is said of the label files, which are read",
+    "SRC/train/labelTxt --format annotations --image-root SRC/train/images",
+)
+@pytest.mark.parametrize("is_folder_above", [True, False])
+@pytest.mark.parametrize(
+    ("folder", "text"), [("labelTxt", DOTA), ("annotations", "5,5,10,10,1,4,0,0\n")]
+)
+def test_files_that_are_read_are_not_named(
+    tmp_path: Path, folder: str, text: str, is_folder_above: bool
+) -> None:
+    train = tmp_path / "train"
+    images = photos(train / "images", "P0000.jpg", "P0001.jpg")
+    for name in ("P0000", "P0001"):
+        write(train / folder / f"{name}.txt", text)
+    source = train if is_folder_above else train / folder
+    options: dict[str, Any] = {"format": "annotations", "image_root": images}
+    texts = assumed(fastpipe.pack(source, tmp_path / "packed", **options))
+    assert not [text for text in texts if "not read" in text]
+    assert "boxes" in fastpipe.open(tmp_path / "packed").fields
