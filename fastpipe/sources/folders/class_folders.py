@@ -64,6 +64,7 @@ from fastpipe.sources.path_labels import (
     label_by_path,
 )
 from fastpipe.sources.recognised import Recognised
+from fastpipe.sources.tables.listed_images import lists_none_of
 from fastpipe.sources.tables.table_files import (
     assume_forms_skipped,
     is_result_form,
@@ -131,7 +132,7 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
         folders_by_split: dict[str, list[str]] = {}
         for name, folder in source.splits.items():
             folders_by_split[name] = names_in(folder).folders
-        classes_by_split = _find_classes(folders_by_split)
+        classes_by_split = _find_classes(folders_by_split, are_classes=are_classes)
         has_labels = split in classes_by_split
         classes = sorted(set(chain.from_iterable(classes_by_split.values())))
         if not has_labels:
@@ -283,14 +284,25 @@ def _find_listed_folders(
 
 
 def _find_classes(
-    folders_by_split: Mapping[str, Sequence[str]],
+    folders_by_split: Mapping[str, Sequence[str]], *, are_classes: bool
 ) -> dict[str, Sequence[str]]:
-    """Split -> its class folders, of the splits with labels."""
+    """Split -> its class folders, of the splits with labels.
+
+    `are_classes`: the user says that all folders are classes.
+    """
     classes_by_split: dict[str, Sequence[str]] = {}
     for split, folders in folders_by_split.items():
+        # Where KITTI is packed with --split testing, image_2 and label_2 of training are no classes.
+        if _have_roles(folders) and not are_classes:
+            continue
         if not _is_unlabelled(split, folders_by_split):
             classes_by_split[split] = folders
     return classes_by_split
+
+
+def _have_roles(folders: Sequence[str]) -> bool:
+    """Whether folders are called like images and their labels. See Note [roles of folders]."""
+    return any(map(is_called_image, folders)) and any(map(is_called_target, folders))
 
 
 def _is_unlabelled(split: str, folders_by_split: Mapping[str, Sequence[str]]) -> bool:
@@ -327,6 +339,16 @@ def _assume_no_labels(
         folders_by_split: the folders in each split.
     """
     folders = folders_by_split[split]
+    splits_with_labels = []
+    for other, other_folders in folders_by_split.items():
+        if other != split and _have_roles(other_folders):
+            splits_with_labels.append(other)
+    if len(folders) == 1 and is_called_image(folders[0]) and splits_with_labels:
+        text = (
+            f"labels: none, for the split {readable(split)} has images alone, in "
+            f"{readable(folders[0])}; {first_paths(splits_with_labels)} has labels beside them"
+        )
+        return [Assumption(text)]
     if folders:
         text = (
             f"labels: none, for the only folder of the split {readable(split)}, "
@@ -365,6 +387,12 @@ def _tables_beside_splits(
     if not candidates:
         text = f"labels: none; {first_paths(listing)} beside the splits is called after another split"
         return [Assumption(text), *assume_forms_skipped(tables)]
+    candidates = [
+        name for name in candidates if not _is_about_other_images(top / name, root)
+    ]
+    if not candidates:
+        text = f"labels: none; {first_paths(listing)} beside the splits has no image of {readable(split)}"
+        return [Assumption(text), *assume_forms_skipped(tables)]
     table = candidates[0]
     options = f"--image-root {readable(str(root))}"
     if isinstance(top, Path) and isinstance(root, Path):
@@ -377,6 +405,14 @@ def _tables_beside_splits(
         options,
     )
     return [assumption, *assume_forms_skipped(tables)]
+
+
+def _is_about_other_images(table: SourcePath, root: SourcePath) -> bool:
+    """Whether a table lists no image of a folder, as labels.csv of Kaggle's dog breeds of test."""
+    if not isinstance(table, Path) or not isinstance(root, Path):
+        return False
+    pictures = list(filter(is_picture, names_in(root, FEW).files))
+    return bool(pictures) and lists_none_of(table, pictures)
 
 
 def _split_of_table(name: str) -> str:

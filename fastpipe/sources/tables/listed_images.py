@@ -29,6 +29,7 @@ from fastpipe.sources.tables.text_rows import (
 from fastpipe.sources.tables.written_names import fold_name
 
 _ROWS_READ = 20
+_ALL_ROWS = 200_000
 # Comments may stand before the rows of a list.
 _LINES_READ = 32
 _HEAD_BYTES = 1 << 16
@@ -65,6 +66,21 @@ def lists_images(
     rows = first_rows(table, encoding)
     naming_count = sum(not names.isdisjoint(map(_folded_name, row)) for row in rows)
     return naming_count > 0 and 2 * naming_count >= len(rows)
+
+
+def lists_none_of(table: SourcePath, pictures: Collection[str]) -> bool:
+    """Whether no row of a table names one of some pictures.
+
+    False if it has no columns, or too many rows to read them all for a message.
+    """
+    cells_of_rows = first_cells(table, _ALL_ROWS)
+    if not cells_of_rows or len(cells_of_rows) == _ALL_ROWS:
+        return False
+    names = _with_stems(pictures)
+    for cells in cells_of_rows:
+        if not names.isdisjoint(map(_folded_name, cells.values())):
+            return False
+    return True
 
 
 def has_only_ids(table: SourcePath) -> bool:

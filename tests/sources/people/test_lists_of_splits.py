@@ -157,8 +157,32 @@ def test_a_split_with_a_folder_of_images(tmp_path: Path) -> None:
     photos(source / "testing/image_2", "0.png")
     photos(source / "training/image_2", "0.png")
     write(source / "training/label_2/0.txt", "Car 0 0 0\n")
-    fastpipe.pack(source, tmp_path / "packed", split="testing")
+    summary = fastpipe.pack(source, tmp_path / "packed", split="testing")
     assert list(fastpipe.open(tmp_path / "packed")["label"]) == [-1]
+    assert fastpipe.open(tmp_path / "packed").classes == []
+    assert assumed(summary) == [
+        "labels: none, for the split testing has images alone, in image_2; training has labels "
+        "beside them"
+    ]
+
+
+@becomes(
+    "Kaggle's dog breeds: `test/` beside `train/` and `labels.csv`, which lists the images of train",
+    "images without labels; the table is not proposed",
+    "--split test",
+)
+@pytest.mark.parametrize("has_row", [False, True])
+def test_a_table_without_images_of_the_split(tmp_path: Path, has_row: bool) -> None:
+    source = photos(tmp_path / "src", "train/0a1b2c.jpg", "train/3d4e5f.jpg", "test/6a7b8c.jpg")
+    text = "id,breed\n0a1b2c,pug\n3d4e5f,boxer\n"
+    if has_row:
+        text += "6a7b8c,pug\n"
+    table = write(source / "labels.csv", text)
+    (notice,) = assumed(fastpipe.pack(source, tmp_path / "packed", split="test"))
+    if has_row:
+        assert f"if it has the labels, pass {table}" in notice
+    else:
+        assert notice == "labels: none; labels.csv beside the splits has no image of test"
 
 
 @becomes(
