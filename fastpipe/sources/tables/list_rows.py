@@ -27,13 +27,12 @@ from fastpipe.sources.listing import (
     SourceField,
 )
 from fastpipe.sources.notes import Note, Notes
-from fastpipe.sources.options import KEEP, SourceOptions, quote_for_shell
+from fastpipe.sources.options import KEEP, SourceOptions
 from fastpipe.sources.path_labels import (
     ClassOfPath,
     class_by_pattern,
     describe_unfit_path,
 )
-from fastpipe.sources.tables.listed_images import find_sibling_with_pictures
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tables.row_paths import is_name, relative_path
 from fastpipe.sources.tables.rows import Row
@@ -117,13 +116,6 @@ def list_rows(
         elsewhere = find_places(image_root, _local_paths(rows, fields), table)
         if elsewhere is None:
             lister.check_lists_have_files(table)
-            sibling = find_sibling_with_pictures(image_root, _local_paths(rows, fields))
-            if sibling is not None:
-                raise PackError(
-                    f"{readable(table)}: none of its images is in {readable(str(image_root))}. The "
-                    "folder beside it has images of these names: pass --image-root "
-                    f"{quote_for_shell(str(sibling))}"
-                )
         else:
             # The lister has a source with a problem for each row. Another one begins anew.
             lister = begin_list()

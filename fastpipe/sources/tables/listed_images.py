@@ -13,7 +13,7 @@ from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError
 from fastpipe.sources.annotations.annotation_folders import is_called_masks
 from fastpipe.sources.encodings import open_as_utf8
-from fastpipe.sources.files import SourcePath, names_in, open_binary, shared_folders
+from fastpipe.sources.files import SourcePath, names_in, open_binary
 from fastpipe.sources.folders.splits import FEW, are_called_like_parts
 from fastpipe.sources.tables.joined_column import picture_in_joined
 from fastpipe.sources.tables.likely_encoding import likely_encoding
@@ -154,20 +154,6 @@ def find_table_of_siblings(
             continue
         for table in find_listing_tables(folder, tables, image_folder=images):
             return table._replace(image_root=table.image_root or images)
-    return None
-
-
-def find_sibling_with_pictures(folder: Path, paths: Iterable[str]) -> Path | None:
-    """The folder beside a folder that has the pictures of the first paths; None if none has."""
-    folder = folder.absolute()
-    if folder.parent in shared_folders(folder):
-        return None
-    first_paths = list(islice(paths, _ROWS_READ))
-    for name in names_in(folder.parent, FEW).folders[:_MAX_FOLDERS]:
-        sibling = folder.parent / name
-        is_other = sibling != folder
-        if is_other and find_columns_of_pictures(sibling, {"path": first_paths}):
-            return sibling
     return None
 
 

@@ -61,9 +61,14 @@ from fastpipe.sources.tables.table_masks import (
     find_wish_of_objects,
     with_run_column,
 )
+from fastpipe.sources.tables.table_remedies import describe_options_of_labels
 from fastpipe.sources.tables.training_tables import compare_with_training
 from fastpipe.sources.tables.unlisted import Unlisted
+from fastpipe.sources.tables.written_names import folded_stem
 
+# Shorter names, such as IMG_0001, occur in many datasets, so they prove little alone.
+_MIN_CHARACTERS = 10
+_NUM_NAMES_CHECKED = 20
 _OF_COCO_ANNOTATIONS = {"image_id", "category_id", "bbox"}
 
 
@@ -361,10 +366,16 @@ def _refuse_images_elsewhere(
     if not tables:
         return
     image_root = tables[0].image_root
-    # Other datasets may lie beside the folder, with files of the same names.
-    if image_root is not None and is_called_images(image_root.name):
+    if image_root is None:
+        return
+    # Other datasets may lie beside the folder, with files of the same names. ISIC_0024306 is no such
+    # name, and the folder ISIC2018_Task3_Training_Input is not called like images.
+    first_paths = [source.path for source in listing.sources[:_NUM_NAMES_CHECKED]]
+    are_long = all(len(folded_stem(path)) >= _MIN_CHARACTERS for path in first_paths)
+    if are_long or is_called_images(image_root.name):
         raise PackError(
             f"{readable(str(path))} lists images that are not in {readable(str(folder))}. Files of "
             f"these names are elsewhere in {readable(str(parent))}: if they are the images, pass "
             f"--image-root {readable(str(image_root))}"
+            f"{describe_options_of_labels(path, image_root)}"
         )

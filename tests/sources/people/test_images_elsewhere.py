@@ -342,7 +342,7 @@ def test_isic(tmp_path: Path, notes: str | None) -> None:
 )
 def test_images_in_the_folder_beside(tmp_path: Path) -> None:
     table, images = isic(tmp_path / "src", None)
-    words = f"{table.name}: none of its images is in {table.parent}. The folder beside it"
-    remedy = f"has images of these names: pass --image-root {images}"
-    with pytest.raises(PackError, match=re.escape(f"{words} {remedy}")):
+    words = f"Files of these names are elsewhere in {tmp_path / 'src'}: if they are the images, "
+    remedy = f"pass --image-root {images} --field 'tags=*:classes'"
+    with pytest.raises(PackError, match=re.escape(words + remedy)):
         fastpipe.pack(table, tmp_path / "none")
