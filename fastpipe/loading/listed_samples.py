@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import random
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,15 +18,6 @@ from fastpipe.dataset.dataset import Dataset
 from fastpipe.device.augment.foreign import seeded
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream, key
-
-# The kinds of generators that a sampler may have -> how to make another one with a seed.
-_GENERATORS: dict[type, Callable[[int], object]] = {
-    torch.Generator: lambda seed: torch.Generator().manual_seed(seed),
-    np.random.Generator: np.random.default_rng,
-    np.random.RandomState: lambda seed: np.random.RandomState(seed % 2**32),
-    random.Random: random.Random,
-}
-
 
 # torch's samplers of a dataset -> the attribute that is the dataset. A class of a user may have the
 # attribute and mean something else by it.
@@ -165,6 +157,22 @@ def _numbers_of_ranks(
     return together
 
 
+def _make_generator_like(value: object, seed: int) -> object | None:
+    """Makes a generator of the same kind; None: the value is not a generator."""
+    if isinstance(value, torch.Generator):
+        return torch.Generator().manual_seed(seed)
+    if isinstance(value, random.Random):
+        return random.Random(seed)
+    # NumPy imports its generators when a program first names them: with a value of them it has.
+    if "numpy.random" not in sys.modules:
+        return None
+    if isinstance(value, np.random.Generator):
+        return np.random.default_rng(seed)
+    if isinstance(value, np.random.RandomState):
+        return np.random.RandomState(seed % 2**32)
+    return None
+
+
 def _call(sampler: Any, seed: int, epoch: int) -> Any:
     """Calls a sampler once, with copies of its generators and lists."""
     # With another generator of the same kind the user's is not drawn from, and with a copy of a
@@ -173,9 +181,9 @@ def _call(sampler: Any, seed: int, epoch: int) -> Any:
     for name, value in attributes.items():
         if isinstance(value, (list, np.ndarray)):
             setattr(sampler, name, copy.copy(value))
-        for kind, make in _GENERATORS.items():
-            if isinstance(value, kind):
-                setattr(sampler, name, make(seed))
+        generator = _make_generator_like(value, seed)
+        if generator is not None:
+            setattr(sampler, name, generator)
     with seeded(torch.device("cpu"), seed), torch.device("cpu"):
         numbers = sampler
         if not isinstance(sampler, Iterable):

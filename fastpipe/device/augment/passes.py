@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fastpipe.device.augment.formulas.geometry import warp_images
 from fastpipe.device.augment.merged_warps import find_warp_runs
 from fastpipe.device.augment.operation import LaunchedRun, Operation, Run, Step, WarpRun
 from fastpipe.device.augment.triton_passes.launch import (
@@ -75,6 +74,9 @@ def carry_out(
 ) -> Tensor:
     """Carries the stages of a run out, into fresh memory, of this format if a kernel writes it."""
     if isinstance(run, WarpRun):
+        # Only here: see formulas.find_formula.
+        from fastpipe.device.augment.formulas.geometry import warp_images
+
         images = images.to(torch.float32)
         return warp_images(images, tensors["matrices"], run.sampling)
     assert isinstance(run, LaunchedRun)

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import torch
+
 from fastpipe.device.augment.formulas.formula import Formula, Prepared
-from fastpipe.device.augment.formulas.table import find_formula
 
 __all__ = ["Formula", "Prepared", "find_formula"]
+
+
+def find_formula(module: torch.nn.Module) -> Formula | None:
+    """How fastpipe carries out a module of kornia; None: kornia does."""
+    # The table imports all formulas, which a program without kornia's modules does not need.
+    from fastpipe.device.augment.formulas import table
+
+    return table.find_formula(module)

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from fastpipe.device.augment.operation import BlurRun, ColourRun, LaunchedRun
 from fastpipe.device.augment.pixels import full_of
-from fastpipe.device.augment.triton_passes import check
 
 _LOG = logging.getLogger("fastpipe")
 BLOCK_SIZE = 1024  # pixels of a program
@@ -48,6 +47,8 @@ def _works_on(device: torch.device) -> bool:
 
     Triton is more than a package: it needs a compiler of C, and a folder that it may write.
     """
+    from fastpipe.device.augment.triton_passes import check
+
     images = check.make_images(device)
     out = torch.empty(images.shape, dtype=torch.float32, device=device)
     try:
