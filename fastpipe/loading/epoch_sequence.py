@@ -57,6 +57,8 @@ class EpochSequence:
         self._check_loaded: Callable[[Recipe], Position] | None = None
         self._was_placed = False  # by set_epoch or a state
         self._loaded: Position | None = None  # of the state that was loaded last
+        # Of the epoch that continued at a loaded position: where it continued, and where it stands.
+        self._resumed: tuple[Position, Position] | None = None
         self._num_short = 0  # epochs in a row that ended with their first batch
         # Of the epoch that was begun last; its iterator has it.
         self._newest: weakref.ref[Prefetcher] | None = None
@@ -124,6 +126,7 @@ class EpochSequence:
         self._was_placed = True
         self.next = position
         self._loaded = replace(position)
+        self._resumed = None
         self.position = replace(position)
         self._recipe = recipe
         self._check_loaded = check
@@ -154,11 +157,14 @@ class EpochSequence:
                 programs.warn_made_anew(self.agreement.line, recipe, start.epoch)
         programs.warn_without_gradients(recipe)
         self._count_short_epochs()
+        self._warn_looked_at_resumed(start)
 
         # From here on the epoch has begun. The older iterators keep their own position objects.
         self._recipe = recipe
         self._check_loaded = None
         self.position = replace(start)
+        is_resumed = start.batches > 0 and start == self._loaded
+        self._resumed = (start, self.position) if is_resumed else None
         self._prefetching_position = None if is_first else self.position
         self.next = Position(start.epoch + 1)
         self.maker.stats.epoch = start.epoch
@@ -172,12 +178,31 @@ class EpochSequence:
             return None
         return newest
 
+    def _warn_looked_at_resumed(self, start: Position) -> None:
+        """Says if only one batch was taken of an epoch that continued at a loaded position.
+
+        `start`: of the epoch that begins now.
+        """
+        if self._resumed is None or not self._is_newest_dropped:
+            return
+        loaded, reached = self._resumed
+        remaining = num_batches(self._recipe, loaded.epoch) - reached.batches
+        if reached.batches == loaded.batches + 1 and remaining > 0:
+            programs.warn_looked_at_resumed(
+                loaded.epoch, loaded.batches, remaining, start.epoch
+            )
+
+    @property
+    def _is_newest_dropped(self) -> bool:
+        """Whether nobody has the iterator any more of the epoch that was begun last."""
+        return self._newest is None or self._newest() is None
+
     def _count_short_epochs(self) -> None:
         """Counts how many epochs in a row have ended with their first batch: nobody has their
         iterator any more.
         """
-        is_dropped = self._newest is None or self._newest() is None
-        is_short = self.position.batches == 1 and self.num_remaining > 0 and is_dropped
+        is_left = self._is_newest_dropped and self.num_remaining > 0
+        is_short = is_left and self.position.batches == 1
         self._num_short = self._num_short + 1 if is_short else 0
         if self._num_short == _MANY_SHORT:
             programs.warn_short_epochs(_MANY_SHORT)

@@ -209,6 +209,27 @@ def warn_short_epochs(count: int) -> None:
     )
 
 
+def warn_looked_at_resumed(
+    epoch: int, batches: int, remaining: int, next_epoch: int
+) -> None:
+    """If a program takes one batch of a resumed epoch, as a look at it does, and begins another.
+
+    The state stood at `batches` batches of `epoch`; `remaining` batches of it were not taken.
+    """
+    if next_epoch == epoch:
+        consequence = f"now epoch {epoch} begins at its first batch again"
+    else:
+        consequence = (
+            f"now epoch {next_epoch} begins: the other {remaining} batches of epoch {epoch} are "
+            "left out"
+        )
+    _LOG.warning(
+        f"the loaded state continued at batch {batches} of epoch {epoch}. One batch was taken from "
+        f"there, and {consequence}. If the one batch was a look, as next(iter(loader)) is, look "
+        "before load_state_dict, or call load_state_dict again after it"
+    )
+
+
 def warn_repeated_rows(count: int, recipe: Recipe) -> None:
     """If an evaluation on several ranks has had rows that repeat a sample, and nobody asks which.
 

@@ -232,3 +232,56 @@ def test_programs_that_know_of_repeated_rows(flat: Path, log: pytest.LogCaptureF
     assert repeats_logged(log, flat, train=True) == []
     assert repeats_logged(log, flat, rank=0) == []
     assert repeats_logged(log, flat, reads_valid=True) == []
+
+
+@pytest.mark.parametrize("sets_epoch", [False, True])
+def test_a_look_at_a_resumed_epoch_uses_it_up(
+    flat: Path, log: pytest.LogCaptureFixture, sets_epoch: bool
+) -> None:
+    """37 samples are 9 batches of 4: the state stands at the third of them."""
+    with loader_of(flat) as loader:
+        batches = iter(loader)
+        for _ in range(3):
+            next(batches)
+        state = loader.state_dict()
+
+    def resume(taken: int) -> list[str]:
+        """What the log says when so many batches are taken before the loop over all."""
+        log.clear()
+        with loader_of(flat) as loader:
+            loader.load_state_dict(state)
+            if sets_epoch:
+                loader.set_epoch(0)
+            looking = iter(loader)
+            for _ in range(taken):
+                next(looking)
+            del looking
+            if sets_epoch:
+                loader.set_epoch(0)
+            for _ in loader:
+                pass
+        return [message for message in log.messages if "loaded state continued" in message]
+
+    (message,) = resume(1)
+    if sets_epoch:
+        assert "epoch 0 begins at its first batch again" in message
+    else:
+        assert "epoch 1 begins: the other 5 batches of epoch 0 are left out" in message
+    assert resume(0) == []
+    assert resume(2) == []
+
+
+def test_an_epoch_that_is_resumed_again_is_not_left_out(
+    flat: Path, log: pytest.LogCaptureFixture
+) -> None:
+    with loader_of(flat) as loader:
+        batches = iter(loader)
+        for _ in range(3):
+            next(batches)
+        state = loader.state_dict()
+    with loader_of(flat) as loader:
+        loader.load_state_dict(state)
+        next(iter(loader))
+        loader.load_state_dict(state)
+        assert len(list(loader)) == 6
+    assert "loaded state continued" not in log.text
