@@ -190,6 +190,25 @@ def test_contradictions_stop_the_pack(tmp_path: Path) -> None:
         packed(tmp_path, {**content(), "images": []})
 
 
+LIKE_COCO = [
+    (
+        {"images": [{"file": "a.jpg", "detections": [{"category": "1", "conf": 0.9}]}]},
+        "MegaDetector's detections",
+    ),
+    (
+        {"categories": {"label": {"labels": [{"name": "cat"}]}}, "items": []},
+        "datum convert -if datumaro",
+    ),
+    ({"classes": ["cat"], "labels": {"a": 0}}, "FiftyOne's labels of images"),
+]
+
+
+@pytest.mark.parametrize(("what", "words"), LIKE_COCO)
+def test_files_of_other_tools_are_named(tmp_path: Path, what: dict[str, Any], words: str) -> None:
+    with pytest.raises(PackError, match=words):
+        packed(tmp_path, json.dumps(what).encode())
+
+
 def test_a_damaged_file_is_a_named_error(tmp_path: Path) -> None:
     data = json.dumps(content()).encode()
     damages = (

@@ -261,6 +261,12 @@ def test_the_summary_says_the_boxes_and_the_categories(coco: Path, tmp_path: Pat
     assert "into one subfolder" not in text
 
 
+def test_a_mask_of_objects_has_no_classes(coco: Path, tmp_path: Path) -> None:
+    text = succeeded("pack", coco, tmp_path / "data", "--field", "mask=instances:mask")
+    assert re.search(r"packed +\d+ of \d+ files, 0 classes *\n", text)
+    assert "their classes are in" not in text
+
+
 def test_names_and_pairs_stay_when_a_dataset_is_packed_again(coco: Path, tmp_path: Path) -> None:
     file = write(coco / "annotations/person_keypoints_val2017.json", with_points(annotations()))
     fastpipe.pack(file, tmp_path / "packed")

@@ -17,6 +17,11 @@ from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.annotations.coco_boxes import BoxCheck, BoxCounts
 from fastpipe.sources.annotations.coco_shapes import find_box_around
 from fastpipe.sources.annotations.detections import box_corners
+from fastpipe.sources.annotations.like_coco import (
+    describe_category_entry,
+    describe_image_entry,
+    describe_lists,
+)
 from fastpipe.sources.annotations.numbered_names import list_numbered_names
 from fastpipe.sources.annotations.tools.annotated_image import parse_numbers
 from fastpipe.sources.files import SourcePath
@@ -116,6 +121,7 @@ class Annotations:
         self.crowd_count = 0  # annotations with a bbox that are several objects
         self.box_counts = BoxCounts()
 
+        self._list_names = set[str]()  # in the JSON objects of the files
         self._kept_names = frozenset((*columns, *_PANOPTIC_ENTRIES, *_ALWAYS_KEPT))
         self._notes = Notes()
         # Image -> offset, size, offset, size, ... of its annotations in the notes.
@@ -133,9 +139,7 @@ class Annotations:
             self.doubt_of_boxes = self._box_check.describe_doubt(sizes)
         if not self.images:
             raise PackError(
-                f'{readable(str(paths[0]))} has no images; expected COCO\'s "images" and '
-                '"annotations". To pack another JSON file, make a .jsonl file with a line for each '
-                'image: {"path": "a.jpg", "label": "cat"}'
+                f"{readable(str(paths[0]))} has no images; {describe_lists(self._list_names)}"
             )
 
     @property
@@ -253,6 +257,7 @@ class Annotations:
         earlier_ids = set(self.images)
         try:
             for list_name, number, entry in object_entries(path):
+                self._list_names.add(list_name)
                 if list_name not in ("images", "annotations", "categories"):
                     continue
                 if not isinstance(entry, dict):
@@ -276,7 +281,8 @@ class Annotations:
             self.image_entry_names.update(entry)
         if image_id is None:
             raise ValueError(
-                "expected a number or a text as the id of an image, got "
+                describe_image_entry(entry)
+                or "expected a number or a text as the id of an image, got "
                 f"{entry.get('id')!r:.60} ({where})"
             )
         row = _image_row(where, entry)
@@ -338,7 +344,8 @@ class Annotations:
         is_class = isinstance(number, int) and 0 <= number < MAX_CLASSES
         if not is_class or not isinstance(name, str):
             raise ValueError(
-                f"expected categories with an id of 0 to {MAX_CLASSES - 1:,} and a name, got "
+                describe_category_entry(entry)
+                or f"expected categories with an id of 0 to {MAX_CLASSES - 1:,} and a name, got "
                 f"{entry.get('id')!r:.40} and {name!r:.60}"
             )
         first_name = self.categories.setdefault(number, name)

@@ -241,6 +241,8 @@ def _name_columns(
         return "path", "x1", "y1", "x2", "y2", "class"  # as keras-retinanet writes them
     if len(cells) == 8 and path_index == 0 and _is_row_of_sku110k(cells, are_numbers):
         return ("path", "x1", "y1", "x2", "y2", "class", "image_width", "image_height")
+    if len(cells) == 8 and path_index == 5 and _is_row_of_makesense(cells, are_numbers):
+        return ("class", "x", "y", "w", "h", "path", "image_width", "image_height")
     is_mxnet = path.suffix.lower() == ".lst" and len(cells) == 3
     if is_mxnet and path_index == 2 and all(are_numbers[:2]):
         return "index", "label", "path"  # as MXNet writes them
@@ -256,6 +258,17 @@ def _is_row_of_sku110k(cells: Sequence[str], are_numbers: Sequence[bool]) -> boo
     left, top, right, bottom = map(float, cells[1:5])
     width, height = map(float, cells[6:])
     return 0 <= left < right <= width + 1 and 0 <= top < bottom <= height + 1
+
+
+def _is_row_of_makesense(cells: Sequence[str], are_numbers: Sequence[bool]) -> bool:
+    """Whether a row is a class, a box as x, y, width, height, its image, and the image's size."""
+    if "" in cells or not all(are_numbers[1:5]) or not all(are_numbers[6:]):
+        return False
+    left, top, box_width, box_height = map(float, cells[1:5])
+    width, height = map(float, cells[6:])
+    fits_across = left >= 0 and box_width > 0 and left + box_width <= width + 1
+    fits_down = top >= 0 and box_height > 0 and top + box_height <= height + 1
+    return fits_across and fits_down
 
 
 def read_column_names(path: SourcePath, encoding: str | None = None) -> Sequence[str]:

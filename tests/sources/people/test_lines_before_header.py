@@ -82,6 +82,26 @@ def test_rows_of_sku110k(two: Path) -> None:
     assert "are taken as path, x1, y1, x2, y2, class, image_width" in assumed(summary)[0]
 
 
+@becomes(
+    "makesense.ai's CSV: class, x, y, width, height, image, width, height without a header row",
+    "one sample an image, with boxes; that there is no header row is said",
+)
+def test_rows_of_makesense(two: Path) -> None:
+    rows = "cat,1,2,10,12,a.jpg,40,30\ndog,3,3,8,8,a.jpg,40,30\ncat,0,0,40,30,b.jpg,40,30\n"
+    summary = pack_text(two, "a.csv", rows)
+    assert values(two, "boxes") == {
+        "a.jpg": [[[1, 2, 11, 14], [3, 3, 11, 11]], [0, 1]],
+        "b.jpg": [[[0, 0, 40, 30]], [0]],
+    }
+    assert "are taken as class, x, y, w, h, path" in assumed(summary)[0]
+
+
+@pytest.mark.parametrize("size", ["9,30", "40,9", "40,x"])
+def test_eight_columns_that_are_no_box_of_makesense(two: Path, size: str) -> None:
+    pack_text(two, "a.csv", f"cat,1,2,10,12,a.jpg,{size}\ncat,1,2,10,12,b.jpg,{size}\n")
+    assert values(two, "column_2") == {"a.jpg": 1, "b.jpg": 1}
+
+
 def test_eight_columns_that_are_no_box(two: Path) -> None:
     pack_text(two, "a.csv", "a.jpg,9,2,1,12,x,40,30\nb.jpg,9,2,1,12,y,40,30\n")
     assert values(two, "column_2") == {"a.jpg": 9, "b.jpg": 9}
