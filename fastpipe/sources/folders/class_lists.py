@@ -47,14 +47,18 @@ class Descriptions(NamedTuple):
 
 def read_descriptions(folder: SourcePath) -> Descriptions | None:
     """The names of Open Images' classes; None if no file in the folder has them."""
-    for file in _DESCRIPTIONS:
+    paths = [folder / file for file in _DESCRIPTIONS]
+    paths.append(
+        folder.parent / "metadata" / CLASS_LIST
+    )  # FiftyOne has the table in labels/
+    for path in paths:
         names = {}
-        for cells in _read_rows(folder / file) or ():
+        for cells in _read_rows(path) or ():
             if len(cells) == 2 and _CODE.fullmatch(cells[0]):
                 names[cells[0]] = cells[1].strip()
         # Two codes of one name would be one class.
         if names and len(set(names.values())) == len(names):
-            return Descriptions(file, names)
+            return Descriptions(path.name, names)
     return None
 
 

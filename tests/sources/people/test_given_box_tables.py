@@ -380,3 +380,18 @@ def test_names_of_open_images(two: Path, header: str) -> None:
         "classes of boxes: named as in class-descriptions-boxable.csv: '/m/1' is 'Person'"
     )
     assert "with other numbers than those of train-annotations-bbox.csv" in other_numbers
+
+
+@becomes(
+    "FiftyOne's download of Open Images: labels/detections.csv beside metadata/classes.csv",
+    "the classes of boxes have these names; that they come from this file is said",
+)
+def test_names_of_fiftyone(two: Path) -> None:
+    (two / "metadata").mkdir()
+    (two / "metadata/classes.csv").write_text("/m/1,Person\n/m/2,Cat\n")
+    (two / "labels").mkdir()
+    columns = "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsGroupOf\n"
+    rows = "a,x,/m/1,1,0.1,0.5,0.2,0.4,0\nb,x,/m/2,1,0,0.5,0.2,1,0\n"
+    summary = pack_text(two, "labels/detections.csv", columns + rows, image_root=two)
+    assert box_names(two) == ("Cat", "Person")
+    assert "classes of boxes: named as in classes.csv: '/m/2' is 'Cat'" in assumed(summary)
