@@ -45,7 +45,6 @@ from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.numbered_classes import VALUE_NAMES, read_value_names
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
-from fastpipe.sources.picture.mask_file import as_png
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row
 
@@ -526,10 +525,6 @@ def _check_masks(
             continue  # the pack reports it with the reason
         if data.startswith(JPEG_START):
             raise _no_numbers_error(path, "a JPEG, whose values are not exact", field)
-        try:
-            data = as_png(data)
-        except ImageError:
-            continue  # the pack reports that it is damaged
         if not data.startswith(_PNG_START):
             continue  # the pack takes it if it holds numbers
         has_header = len(data) > _COLOR_TYPE_OFFSET

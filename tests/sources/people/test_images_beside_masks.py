@@ -203,11 +203,9 @@ def test_grey_levels(tmp_path: Path, values: list[int], are_levels: bool) -> Non
 
 
 @becomes("masks of 0 and 255", "the values stay, and this is named")
-@pytest.mark.parametrize("ending", ["png", "tif", "bmp"])
-def test_masks_of_0_and_255(tmp_path: Path, ending: str) -> None:
+def test_masks_of_0_and_255(tmp_path: Path) -> None:
     source = pairs(tmp_path / "src", ["a"])
-    (source / "masks/a.png").unlink()
-    mask(source / f"masks/a.{ending}", HALF * 255)
+    mask(source / "masks" / "a.png", HALF * 255)
     (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
     assert "the masks hold the values 0 and 255" in assumed.text
     assert set(masks_of(tmp_path / "packed")["images/a.jpg"]) == {0, 255}
