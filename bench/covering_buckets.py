@@ -13,9 +13,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import shutil
-import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +23,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 import fastpipe
-from bench.fields_of_any_shape import Result, measure
+from bench.contenders import pack_copies, print_medians
 from fastpipe.plan.bucket_sizes import nearest_sizes, sort_by_ratio
 
 BATCH = 16
@@ -125,17 +122,9 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=4, help="how often each photo is packed")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    photos = sorted(path for path in args.photos.rglob("*") if path.is_file())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        paths = []
-        (folder / "files").mkdir()
-        with fastpipe.Writer(folder / "data") as writer:
-            for number, photo in enumerate(photos * args.copies):
-                path = folder / "files" / f"{number}{photo.suffix}"
-                shutil.copy(photo, path)
-                paths.append(path)
-                writer.add(photo, key=str(number))
+        paths = pack_copies(args.photos, folder, args.copies)
         buckets = fastpipe.Buckets(
             area=args.area**2, size_divisible=MULTIPLE, fit="cover", random_crop=False
         )
@@ -157,16 +146,7 @@ def main() -> None:
             contenders["datago, two threads"] = load_with_datago(
                 folder / "files", args.area, len(paths)
             )
-        results: dict[str, list[Result]] = {contender: [] for contender in contenders}
-        for _ in range(args.rounds + 1):
-            for contender, load in contenders.items():
-                results[contender].append(measure(load))
-        sys.stdout.write("| | images a second | CPU, us each |\n|---|---|---|\n")
-        for contender, rounds in results.items():
-            # The first round fills the page cache.
-            rate = statistics.median(result.items_per_s for result in rounds[1:])
-            cpu = statistics.median(result.cpu_us for result in rounds[1:])
-            sys.stdout.write(f"| {contender} | {rate:,.0f} | {cpu:,.0f} |\n")
+        print_medians(contenders, args.rounds, "images")
 
 
 if __name__ == "__main__":

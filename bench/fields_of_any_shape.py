@@ -20,16 +20,14 @@ import importlib.util
 import io
 import math
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,6 +36,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 import fastpipe
+from bench.contenders import Result, measure
 
 BATCH = 64
 # Two bytes a number: float16 and bfloat16.
@@ -45,29 +44,6 @@ SHAPES = {"latents": (16, 64, 64), "texts": (77, 768)}
 SLOTS = 6  # batches that a loader keeps memory for
 SIZE = (448, 448)
 PICTURES_IN_BATCH = 16
-
-
-class Result(NamedTuple):
-    """Of one round: items (arrays or pictures) a second, and CPU microseconds an item."""
-
-    items_per_s: float
-    cpu_us: float
-
-
-def measure(count: Callable[[], int]) -> Result:
-    """Runs a function that returns how many items it has brought."""
-    started = time.perf_counter()
-    cpu_before = cpu_seconds()
-    items = count()
-    seconds = time.perf_counter() - started
-    return Result(items / seconds, (cpu_seconds() - cpu_before) / items * 1e6)
-
-
-def cpu_seconds() -> float:
-    """Of this process and of its children that have ended."""
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
 class ArrayFiles(Dataset[torch.Tensor]):

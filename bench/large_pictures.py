@@ -27,7 +27,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 import fastpipe
-from bench.fields_of_any_shape import Result, measure
+from bench.contenders import Result, measure
 
 WORKERS = 2
 BATCH = 2  # pictures

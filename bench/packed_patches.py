@@ -11,8 +11,6 @@ batches are over an epoch of shapes of ImageNet's and of LAION's kind, which are
 from __future__ import annotations
 
 import argparse
-import shutil
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable
@@ -25,7 +23,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 import fastpipe
-from bench.fields_of_any_shape import Result, measure
+from bench.contenders import pack_copies, print_medians
 from fastpipe.plan.dealing import deal_by_cost, samples_of_window
 
 BATCH = 32
@@ -107,17 +105,9 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=2, help="how often each photo is packed")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    photos = sorted(path for path in args.photos.rglob("*") if path.is_file())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        paths = []
-        (folder / "files").mkdir()
-        with fastpipe.Writer(folder / "data") as writer:
-            for number, photo in enumerate(photos * args.copies):
-                path = folder / "files" / f"{number}{photo.suffix}"
-                shutil.copy(photo, path)
-                paths.append(path)
-                writer.add(photo, key=str(number))
+        paths = pack_copies(args.photos, folder, args.copies)
         options: dict[str, Any] = {
             "train": False,
             "num_workers": WORKERS,
@@ -136,16 +126,7 @@ def main() -> None:
         timm = load_with_timm(paths, args.tokens)
         if timm is not None:
             contenders["timm's create_naflex_loader, two workers"] = timm
-        results: dict[str, list[Result]] = {contender: [] for contender in contenders}
-        for _ in range(args.rounds + 1):
-            for contender, load in contenders.items():
-                results[contender].append(measure(load))
-        sys.stdout.write("| | photos a second | CPU, us each |\n|---|---|---|\n")
-        for contender, rounds in results.items():
-            # The first round fills the page cache.
-            rate = statistics.median(result.items_per_s for result in rounds[1:])
-            cpu = statistics.median(result.cpu_us for result in rounds[1:])
-            sys.stdout.write(f"| {contender} | {rate:,.0f} | {cpu:,.0f} |\n")
+        print_medians(contenders, args.rounds, "photos")
     for shapes_name in ("ImageNet", "LAION"):
         shapes = drawn_shapes(shapes_name, 1_000_000)
         for tokens, most in ((65_536, 1024), (16_384, 1024), (8192, 576)):
