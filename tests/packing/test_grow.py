@@ -163,6 +163,17 @@ def test_changed_sources(work: Path) -> None:
     assert verify(work / "dst").sound
 
 
+def test_all_sources_have_changed(tmp_path: Path) -> None:
+    """No image of the dataset stays, so nothing that is added is a copy."""
+    source = photos(tmp_path / "src", 2)
+    data = pack(source, tmp_path / "dst")
+    for number, path in enumerate(sorted(source.rglob("*.jpg"))):
+        photo(path, 100 + number)
+    replaced = fastpipe.add(source, data, changed="replace")
+    assert (replaced.added, replaced.removed) == (len(fastpipe.open(data)),) * 2
+    assert "copies: " not in str(replaced.assumed)
+
+
 def test_a_source_of_the_same_size_that_is_newer_is_compared(work: Path) -> None:
     touched, other = work / "src/c0/00000.jpg", work / "src/c1/00001.jpg"
     os.utime(touched)  # a new time, the same bytes

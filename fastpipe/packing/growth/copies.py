@@ -36,6 +36,8 @@ def assumed_of_copies(
     """
     has_image = np.array(index.records["width"]) > 0
     rows: Int64s = np.flatnonzero(is_kept & has_image)
+    if not len(rows):
+        return []
     hashes: Uint64s = np.array(index.records["xxh3_64"])[rows]
     order = np.argsort(hashes, kind="stable")
     sorted_hashes = hashes[order]
