@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "plan/budget.h"
+#include "python/gil.h"
 #include "python/register.h"
 #include "python/values.h"
 
@@ -22,10 +23,7 @@ py::tuple fill(const Numbers& sizes, std::int64_t budget, std::int64_t most) {
   Numbers batches(sizes.size());
   std::int64_t* const numbers = batches.mutable_data();
   std::int64_t batch_count = 0;
-  {
-    const py::gil_scoped_release released;
-    batch_count = fill_batches(first, count, budget, most, numbers);
-  }
+  without_gil([&] { batch_count = fill_batches(first, count, budget, most, numbers); });
   return py::make_tuple(batches, batch_count);
 }
 
