@@ -328,23 +328,41 @@ def _by_shifts(images: Tensor, weights: Tensor, radius: int, dimension: int) -> 
 def _by_convolution(
     images: Tensor, weights: Tensor, radius: int, dimension: int
 ) -> Tensor:
-    """Convolves all planes in one call, each with the kernel of its image: a group a plane."""
-    count, channels, height, width = images.shape
-    plane_count = count * channels
+    """Convolves all planes in one call."""
     # (n, taps): the weights from the outside to the middle, and out again.
     before_middle = weights.flip(1)[:, :-1]
     kernels = torch.cat([before_middle, weights], 1)
-    # (planes, 1, 1, taps) along rows, (planes, 1, taps, 1) along columns.
-    kernels = kernels.repeat_interleave(channels, 0)
-    shape = (plane_count, 1, -1, 1)
+    # (n, 1, 1, taps) along rows, (n, 1, taps, 1) along columns.
     if dimension == 3:
-        shape = (plane_count, 1, 1, -1)
-    kernels = kernels.view(shape)
+        kernels = kernels[:, None, None, :]
+    else:
+        kernels = kernels[:, None, :, None]
+    return convolve(images, kernels, "reflect")
 
-    padded = _padded(images, radius, dimension)
-    planes = padded.reshape(1, plane_count, *padded.shape[2:])
-    blurred = functional.conv2d(planes, kernels, groups=plane_count)
-    return blurred.view(count, channels, height, width)
+
+def convolve(images: Tensor, kernels: Tensor, border: str) -> Tensor:
+    """Convolves all planes in one call, each with the kernel of its image: a group a plane.
+
+    Args:
+        images: (n, c, height, width).
+        kernels: (n, c, kernel height, kernel width), not mirrored; (n, 1, ...) for all channels.
+        border: what lies outside the images, by kornia's name.
+    """
+    count, channels, height, width = images.shape
+    kernel_height, kernel_width = kernels.shape[2:]
+    # Of an even number of pixels, one more lies after the middle, as in kornia.
+    left = (kernel_width - 1) // 2
+    top = (kernel_height - 1) // 2
+    padding = (left, kernel_width - 1 - left, top, kernel_height - 1 - top)
+    padded = functional.pad(images, padding, mode=border)
+
+    num_planes = count * channels
+    planes = padded.reshape(1, num_planes, *padded.shape[2:])
+    # (n, c, ...) -> (n * c, 1, ...)
+    kernels = kernels.expand(-1, channels, -1, -1)
+    kernels = kernels.reshape(num_planes, 1, kernel_height, kernel_width)
+    filtered = functional.conv2d(planes, kernels, groups=num_planes)
+    return filtered.view(count, channels, height, width)
 
 
 def per_image(values: Tensor) -> Tensor:

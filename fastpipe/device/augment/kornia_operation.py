@@ -19,9 +19,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_unflatten
 
+from fastpipe.arrays import Int64s
 from fastpipe.device.augment import kornia_modules, pixels
+from fastpipe.device.augment.blurs import Array
 from fastpipe.device.augment.by_sample import BySample
-from fastpipe.device.augment.formulas import Prepared, find_formula
+from fastpipe.device.augment.formulas import Formula, Prepared, find_formula
 from fastpipe.device.augment.inputs import check_result
 from fastpipe.device.augment.kornia_calls import Call, CallPlanner
 from fastpipe.device.augment.kornia_modules import SHOWN, FieldKeys, FieldMover, movable
@@ -35,6 +37,7 @@ from fastpipe.device.augment.operation import (
     Step,
     T,
     Tensors,
+    with_prefix,
 )
 from fastpipe.device.augment.without_waits import WithoutWaits
 from fastpipe.plan.crops import Size
@@ -89,35 +92,13 @@ class Kornia(ModuleOperation):
     def pixel_steps(self, step: Step, channels: int) -> StageSteps | None:
         if channels != 3:
             return None
-        stage = []
-        for number, call in enumerate(step.host):
-            if (
-                call.formula is None
-                or call.formula.steps is None
-                or call.leaves is None
-            ):
-                return None
-            arrays = _with_prefix(step.arrays, f"{number}.formula.")
-            stage.append((call.rows, call.formula.steps(arrays, call.prepared_host)))
-        return stage
+        return _make_stage(step, lambda formula: formula.steps)
 
     def warps(self, step: Step) -> StageWarps | None:
-        stage = []
-        for number, call in enumerate(step.host):
-            if call.formula is None or call.formula.warp is None:
-                return None
-            arrays = _with_prefix(step.arrays, f"{number}.formula.")
-            stage.append((call.rows, call.formula.warp(arrays, call.prepared_host)))
-        return stage
+        return _make_stage(step, lambda formula: formula.warp)
 
     def blurs(self, step: Step) -> StageBlurs | None:
-        stage = []
-        for number, call in enumerate(step.host):
-            if call.formula is None or call.formula.blur is None:
-                return None
-            arrays = _with_prefix(step.arrays, f"{number}.formula.")
-            stage.append((call.rows, call.formula.blur(arrays, call.prepared_host)))
-        return stage
+        return _make_stage(step, lambda formula: formula.blur)
 
     def size_after(self, size: Size, channels: int) -> Size:
         return self._planner.nature(size, channels).size
@@ -201,7 +182,7 @@ class Kornia(ModuleOperation):
             other_dimensions = [1] * (images.ndim - 1)
             images = images.repeat(2, *other_dimensions)
         for number, call in enumerate(calls):
-            call_tensors = _with_prefix(tensors, f"{number}.")
+            call_tensors = with_prefix(tensors, f"{number}.")
             rows = call_tensors.get("rows")
             # On a CPU a few rows at a time, which is faster.
             parts = _parts_of(images, call, by_formula)
@@ -238,7 +219,7 @@ class Kornia(ModuleOperation):
             assert prepared_on_device is not None
             return prepared_on_device
         prepared = {}
-        for name, tensor in _with_prefix(tensors, "formula.").items():
+        for name, tensor in with_prefix(tensors, "formula.").items():
             prepared[name] = tensor[begin:end]
         return Prepared(prepared, call.prepared_host)
 
@@ -298,10 +279,22 @@ def _parts_of(images: Tensor, call: Call, by_formula: bool) -> list[tuple[int, i
     return list(pairwise(edges.tolist()))
 
 
-def _with_prefix(values: Mapping[str, T], prefix: str) -> dict[str, T]:
-    """The values whose names have the prefix, by the rest of their names."""
-    inner: dict[str, T] = {}
-    for name, value in values.items():
-        if name.startswith(prefix):
-            inner[name.removeprefix(prefix)] = value
-    return inner
+def _make_stage(
+    step: Step,
+    find_maker: Callable[[Formula], Callable[[Mapping[str, Array], Any], T] | None],
+) -> list[tuple[Int64s | None, T]] | None:
+    """The rows and the `T` of each call of a module; None: a call is not made by such a formula.
+
+    `find_maker`: formula -> what makes a `T` of the arrays and the host's part of `Prepared`.
+    """
+    stage = []
+    for number, call in enumerate(step.host):
+        # Without leaves the module draws by itself.
+        if call.formula is None or call.leaves is None:
+            return None
+        make = find_maker(call.formula)
+        if make is None:
+            return None
+        arrays = with_prefix(step.arrays, f"{number}.formula.")
+        stage.append((call.rows, make(arrays, call.prepared_host)))
+    return stage

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastpipe.device.augment.operation import StageWarps, WarpRun
+from fastpipe.device.augment.operation import StageWarps, WarpRun, number_rows
 from fastpipe.device.augment.warps import Sampling, Warp
 
 
@@ -55,8 +55,7 @@ def _matrices_of(stage: StageWarps, count: int) -> np.ndarray:
     """(n, 3, 3) of one stage; the identity for samples that it leaves as they are."""
     matrices = np.tile(np.eye(3), (count, 1, 1))
     for rows, warp in stage:
-        # A single image is there twice, as rows 0 and 1.
-        row_numbers = np.arange(count) if rows is None else rows[rows < count]
+        row_numbers = number_rows(rows, count)
         matrices[row_numbers] = _first(warp, len(row_numbers))
     return matrices
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -389,3 +390,19 @@ def on_rows(
     return images.index_copy_(
         0, row_indices, function(images.index_select(0, row_indices), *parameters)
     )
+
+
+def with_prefix(values: Mapping[str, T], prefix: str) -> dict[str, T]:
+    """The values whose names have the prefix, by the rest of their names."""
+    inner: dict[str, T] = {}
+    for name, value in values.items():
+        if name.startswith(prefix):
+            inner[name.removeprefix(prefix)] = value
+    return inner
+
+
+def number_rows(rows: Int64s | None, count: int) -> Int64s:
+    """The rows of `count` that a call changes; None: all. A single image is there twice."""
+    if rows is None:
+        return np.arange(count)
+    return rows[rows < count]

@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from fastpipe.device.augment.merged_warps import find_warp_runs
-from fastpipe.device.augment.operation import LaunchedRun, Operation, Run, Step, WarpRun
+from fastpipe.device.augment.operation import (
+    LaunchedRun,
+    Operation,
+    Run,
+    Step,
+    WarpRun,
+    with_prefix,
+)
 from fastpipe.device.augment.triton_passes.launch import (
     can_launch,
     change_images,
@@ -54,11 +61,7 @@ def tensors_of(
     run: Run, step_tensors: Sequence[Mapping[str, Tensor]]
 ) -> dict[str, Tensor]:
     """The arrays of a run, on the device."""
-    tensors = {}
-    for name, tensor in step_tensors[run.first].items():
-        if name.startswith(_RUN):
-            tensors[name.removeprefix(_RUN)] = tensor
-    return tensors
+    return with_prefix(step_tensors[run.first], _RUN)
 
 
 def can_carry_out(run: Run, images: Tensor) -> bool:

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fastpipe.device.augment import effects
 from fastpipe.device.augment.blurs import Array, Blur
@@ -65,8 +64,8 @@ def gaussian_blur(module: Any) -> Formula | None:
         across = tensors["across"][:, :, None, :]
         down = tensors.get("down", tensors["across"])[:, :, :, None]
         if is_in_one:
-            return _convolve(images, down * across, border)
-        return _convolve(_convolve(images, across, border), down, border)
+            return effects.convolve(images, down * across, border)
+        return effects.convolve(effects.convolve(images, across, border), down, border)
 
     def blur(arrays: Mapping[str, Array], host: None) -> Blur:
         across = arrays["across"]
@@ -92,8 +91,8 @@ def box_blur(module: Any) -> Formula:
         return Prepared({"across": across, "down": down})
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
-        images = _convolve(images, tensors["across"], border)
-        return _convolve(images, tensors["down"], border)
+        images = effects.convolve(images, tensors["across"], border)
+        return effects.convolve(images, tensors["down"], border)
 
     def blur(arrays: Mapping[str, Array], host: None) -> Blur:
         return Blur(arrays["across"][:, 0, 0], arrays["down"][:, 0, :, 0], border)
@@ -123,7 +122,7 @@ def motion_blur(module: Any) -> Formula | None:
         return Prepared({"kernels": kernels})
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
-        return _convolve(images, tensors["kernels"][:, None], border)
+        return effects.convolve(images, tensors["kernels"][:, None], border)
 
     longest = fixed_length
     if longest is None:
@@ -147,28 +146,3 @@ def _least_size(kernel_size: Size, border: str) -> Size:
     if border == "circular":
         return height // 2, width // 2
     return 1, 1
-
-
-def _convolve(images: Tensor, kernels: Tensor, border: str) -> Tensor:
-    """Convolves all planes in one call, each with the kernel of its image: a group a plane.
-
-    Args:
-        images: (n, c, height, width).
-        kernels: (n, c, kernel height, kernel width), not mirrored; (n, 1, ...) for all channels.
-        border: what lies outside the images, by kornia's name.
-    """
-    count, channels, height, width = images.shape
-    kernel_height, kernel_width = kernels.shape[2:]
-    # Of an even number of pixels, one more lies after the middle, as in kornia.
-    left = (kernel_width - 1) // 2
-    top = (kernel_height - 1) // 2
-    padding = (left, kernel_width - 1 - left, top, kernel_height - 1 - top)
-    padded = functional.pad(images, padding, mode=border)
-
-    num_planes = count * channels
-    planes = padded.reshape(1, num_planes, *padded.shape[2:])
-    # (n, c, ...) -> (n * c, 1, ...)
-    kernels = kernels.expand(-1, channels, -1, -1)
-    kernels = kernels.reshape(num_planes, 1, kernel_height, kernel_width)
-    filtered = functional.conv2d(planes, kernels, groups=num_planes)
-    return filtered.view(count, channels, height, width)

@@ -16,6 +16,7 @@ from fastpipe.device.augment.formulas.formula import (
     Prepared,
     Tensors,
 )
+from fastpipe.device.augment.operation import with_prefix
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,7 @@ def policy(
 
     def change(images: Tensor, tensors: Tensors, host: tuple[_Step, ...]) -> Tensor:
         for number, step in enumerate(host):
-            prefix = f"{number}.of."
-            step_tensors = {}
-            for name, tensor in tensors.items():
-                if name.startswith(prefix):
-                    step_tensors[name.removeprefix(prefix)] = tensor
+            step_tensors = with_prefix(tensors, f"{number}.of.")
             if step.changes_all:
                 images = step.formula.change(images, step_tensors, step.host)
                 continue

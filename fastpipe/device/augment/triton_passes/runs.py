@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fastpipe.arrays import Int64s
 from fastpipe.device.augment.operation import (
     Array,
     BlurRun,
     ColourRun,
     StageBlurs,
     StageSteps,
+    number_rows,
 )
 from fastpipe.device.augment.pixel_steps import NUM_VALUES, Code
 
@@ -69,7 +69,7 @@ def _make_run(first: int, stages: Sequence[StageSteps], count: int) -> ColourRun
 
     for stage in stages:
         for rows, steps in stage:
-            row_numbers = _row_numbers(rows, count)
+            row_numbers = number_rows(rows, count)
             for step in steps:
                 if step.code in _FLIPS:
                     flips[row_numbers, _FLIPS.index(step.code)] ^= 1
@@ -114,16 +114,9 @@ def _make_blur_run(number: int, stage: StageBlurs, count: int) -> BlurRun:
     down = np.zeros((count, first_blur.down.shape[1]), np.float32)
     changed = np.zeros(count, np.int64)
     for rows, blur in stage:
-        row_numbers = _row_numbers(rows, count)
+        row_numbers = number_rows(rows, count)
         across[row_numbers] = blur.across[: len(row_numbers)]
         down[row_numbers] = blur.down[: len(row_numbers)]
         changed[row_numbers] = 1
     arrays: dict[str, Array] = {"across": across, "down": down, "changed": changed}
     return BlurRun(number, number + 1, arrays, first_blur.border)
-
-
-def _row_numbers(rows: Int64s | None, count: int) -> Int64s:
-    """The rows that a call changes. A single image is there twice, as rows 0 and 1."""
-    if rows is None:
-        return np.arange(count)
-    return rows[rows < count]
