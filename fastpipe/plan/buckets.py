@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from fastpipe.plan.bucket_sizes import (
 )
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop, Size, parse_size
 from fastpipe.plan.dealing import Dealt
+
+_Sides = TypeVar("_Sides", int, Int64s)
 
 _DEFAULT_AREA = 224 * 224
 # The longest side, in sides of a square of the same area. Only images more elongated than 4:1
@@ -226,7 +228,7 @@ class Buckets(PaddedCrop):
         """(n,) the pixels of the rows that images, (n, 2), would have alone."""
         row_sizes = self.row_sizes(pictures)
         if not self.listed_sizes:
-            row_sizes = -(-row_sizes // self.size_divisible) * self.size_divisible
+            row_sizes = self.rounded_up(row_sizes)
         return np.asarray(row_sizes.prod(axis=1))
 
     def deal(self, pictures: Int64s, most: int) -> Dealt:
@@ -254,9 +256,8 @@ class Buckets(PaddedCrop):
             # The first one decides on the size.
             return max(1, min(len(row_sizes), self.pixels // int(row_sizes[0].prod())))
         largest = np.maximum.accumulate(row_sizes)
-        rounded = -(-largest // self.size_divisible) * self.size_divisible
         counts = np.arange(1, len(row_sizes) + 1)
-        fits = rounded.prod(axis=1) * counts <= self.pixels
+        fits = self.rounded_up(largest).prod(axis=1) * counts <= self.pixels
         return max(1, int(np.count_nonzero(fits)))
 
     def _shape_within(self, row_sizes: Int64s) -> Size:
@@ -313,9 +314,9 @@ class Buckets(PaddedCrop):
             identity.append(self.pixels)
         return identity
 
-    def rounded_up(self, side: int) -> int:
-        """The side of a batch that holds an image with this side."""
-        num_steps = -(-side // self.size_divisible)  # rounded up
+    def rounded_up(self, sides: _Sides) -> _Sides:
+        """The sides of batches that hold images with these sides."""
+        num_steps = -(-sides // self.size_divisible)  # rounded up
         return num_steps * self.size_divisible
 
     def row_sizes(self, pictures: Int64s) -> Int64s:

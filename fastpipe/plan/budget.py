@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fastpipe.arrays import Bools, Int64s
+from fastpipe.dataset.format.parts import starts_of
 from fastpipe.plan.batches import BatchRows
 from fastpipe.plan.crops import Size
 from fastpipe.plan.dealing import Dealt
@@ -55,7 +56,7 @@ class BudgetBatches:
     @cached_property
     def _first_batches(self) -> Int64s:
         """(windows + 1,) the first batch of each window, over all ranks, and the end."""
-        return np.concatenate([[0], np.cumsum(self.counts)])
+        return starts_of(self.counts)
 
     @property
     def _count_of_all(self) -> int:
@@ -188,7 +189,7 @@ class BudgetBatches:
         batch_of_sample = place_of_batch[batches]
         places = np.argsort(batch_of_sample, kind="stable")
         counts = np.bincount(batch_of_sample, minlength=count)
-        edges = np.concatenate([[0], np.cumsum(counts)])
+        edges = starts_of(counts)
         sizes_in_order = [sizes[batch] for batch in order.tolist()]
         return _Window(places, edges, sizes_in_order)
 

@@ -79,35 +79,27 @@ def _group(recipe: Recipe, buckets: Buckets, epoch: int, rows: EpochRows) -> Gro
 
     def pictures(sequence: int, start: int, stop: int) -> Int64s:
         ids = orders[sequence].take(start, stop).ids
-        pictures = picture_sizes(content.records_of(ids))
-        check_covered(buckets, pictures, partial(content.sample_name, ids))
-        return pictures
+        return _pictures_of(recipe, buckets, ids)
 
-    stream = None
-    if recipe.shuffle:
-        stream = key(recipe.seed, epoch, Stream.GROUP)
     num_sizes = max(1, len(buckets.listed_sizes))
     batches = Grouping.batches_of(content.chunk, partition.global_batch_size, num_sizes)
-    return Grouping(partition, pictures, buckets, batches=batches, key=stream)
+    return Grouping(
+        partition, pictures, buckets, batches=batches, key=_order_key(recipe, epoch)
+    )
 
 
 def _deal_out(recipe: Recipe, epoch: int, rows: EpochRows) -> BudgetBatches:
     """The batches of an epoch of a recipe with a budget; `rows` has those of each window."""
-    content = recipe.content
 
     def deal(window: int) -> Dealt:
         ids = rows.window(window).ids
         if isinstance(recipe.crop, Buckets):
-            pictures = picture_sizes(content.records_of(ids))
-            check_covered(recipe.crop, pictures, partial(content.sample_name, ids))
+            pictures = _pictures_of(recipe, recipe.crop, ids)
             return recipe.crop.deal(pictures, recipe.batch_size)
         costs = recipe.costs(ids)
         _check_costs(recipe, ids, costs)
         return deal_by_cost(costs, recipe.crop.budget or 0, recipe.batch_size)
 
-    stream = None
-    if recipe.shuffle:
-        stream = key(recipe.seed, epoch, Stream.GROUP)
     counts = recipe.window_batches.get(epoch)
     if counts is None:
         counts = count_batches(len(rows), deal)
@@ -117,9 +109,24 @@ def _deal_out(recipe: Recipe, epoch: int, rows: EpochRows) -> BudgetBatches:
         recipe.ranks,
         drop_last=recipe.drop_last,
         deal=deal,
-        key=stream,
+        key=_order_key(recipe, epoch),
         counts=counts,
     )
+
+
+def _pictures_of(recipe: Recipe, buckets: Buckets, ids: Int64s) -> Int64s:
+    """(n, 2) width and height of samples. ConfigError: a bucket's size does not cover one."""
+    content = recipe.content
+    pictures = picture_sizes(content.records_of(ids))
+    check_covered(buckets, pictures, partial(content.sample_name, ids))
+    return pictures
+
+
+def _order_key(recipe: Recipe, epoch: int) -> int | None:
+    """The key of the draws by which batches are ordered; None: they stay in order."""
+    if not recipe.shuffle:
+        return None
+    return key(recipe.seed, epoch, Stream.GROUP)
 
 
 def _check_costs(recipe: Recipe, ids: Int64s, costs: Int64s) -> None:

@@ -80,10 +80,7 @@ class EpochRows:
         return self.partition.is_mine(sequence, positions)
 
     def count_samples(self) -> int:
-        num_full = len(self) - 1  # only the last batch may be smaller
-        first = self.partition.rank_rows(0).rows
-        last = self.partition.rank_rows(num_full).rows
-        return len(first) * num_full + len(last)
+        return self.partition.count_rows()
 
     def rows(self, batch: int) -> BatchRows:
         # The rows of all spans are taken, and then those of this rank chosen from them.

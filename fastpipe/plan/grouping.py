@@ -178,10 +178,7 @@ class GroupedBatches:
         return self.partition.batches
 
     def count_samples(self) -> int:
-        num_full = len(self) - 1  # only the last batch may be smaller
-        first = self.partition.rank_rows(0).rows
-        last = self.partition.rank_rows(num_full).rows
-        return len(first) * num_full + len(last)
+        return self.partition.count_rows()
 
     def size(self, batch: int) -> Size:
         return self.grouping.size(batch)

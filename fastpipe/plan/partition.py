@@ -224,6 +224,13 @@ class Partition:
             spans.append(Span(sequence, start, stop))
         return spans
 
+    def count_rows(self) -> int:
+        """This rank's rows of all global batches."""
+        num_full = self.batches - 1  # only the last batch may be smaller
+        first = self.rank_rows(0).rows
+        last = self.rank_rows(num_full).rows
+        return len(first) * num_full + len(last)
+
     def rank_rows(self, number: int) -> RankRows:
         """This rank's rows of global batch `number`, 0 <= number < batches."""
         spans = self.spans(number)

@@ -12,6 +12,7 @@ from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.arrays import Int64s
 from fastpipe.errors import ConfigError, choice, flag, whole
 from fastpipe.plan.crops import BaseCrop
+from fastpipe.plan.order import members
 from fastpipe.plan.own_sizes import MAX_SIDE, largest_sizes, rounded_sizes
 
 _MAX_PATCH_SIZE = 128
@@ -69,8 +70,8 @@ class PatchLayout:
     def coords(self, row_sizes: Int64s) -> Int64s:
         """(patches, 2) row and column of each patch in its image, one image after the other."""
         counts = self.counts(row_sizes)
-        first_patches = np.repeat(np.cumsum(counts) - counts, counts)
-        numbers = np.arange(int(counts.sum())) - first_patches  # in their images
+        # (patches,) in their images: from 0 on in each.
+        numbers = members(np.stack([np.zeros_like(counts), counts], axis=1))
         columns = np.repeat(row_sizes[:, 1] // self.patch_size, counts)
         # A square of patches after the other, row by row; and so in each square.
         merge = self.merge
@@ -85,7 +86,8 @@ class PatchLayout:
         counts = self.counts(row_sizes)
         total = self.total(row_sizes)
         # (patches of images,) where each lies among all patches of the batch.
-        places = _places(self.starts(row_sizes), counts)
+        starts = self.starts(row_sizes)
+        places = members(np.stack([starts, starts + counts], axis=1))
         coords = np.zeros((total, 2), dtype=np.int64)
         coords[places] = self.coords(row_sizes)
         patch_valid = np.zeros(total, dtype=np.bool_)
@@ -104,13 +106,6 @@ class PatchLayout:
         np.cumsum(counts, out=cu_seqlens[1:])
         facts["cu_seqlens"] = cu_seqlens
         return facts
-
-
-def _places(starts: Int64s, counts: Int64s) -> Int64s:
-    """The numbers from each start on, so many of each, one after the other."""
-    begins = np.cumsum(counts) - counts
-    offsets: Int64s = np.repeat(starts - begins, counts)
-    return offsets + np.arange(int(counts.sum()))
 
 
 @refusing_unknown_fields("fastpipe.Patches")
