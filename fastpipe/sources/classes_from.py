@@ -80,8 +80,8 @@ def class_names(
         names = _names_in_dataset(path)
     elif path.name.lower().endswith(".json") and _has_numbered_names(path):
         names = _names_in_json(path, option)
-    elif format_of(path.name) == "csv" and read_value_names(path):
-        names = ClassNames((), values=read_value_names(path))
+    elif format_of(path.name) == "csv" and (values := read_value_names(path)):
+        names = ClassNames((), values=values)
     elif path.is_dir() or format_of(path.name) is not None:
         names = _names_in_source(path, options)
     else:

@@ -66,7 +66,7 @@ _WRITE_SAMPLES = (
     "which fastpipe does not read: read it in Python and give its samples to "
     "fastpipe.Writer, or write the images into folders and the labels into a CSV file"
 )
-IDX_REMEDY = f"a file of arrays in the format IDX, as of MNIST, {_WRITE_SAMPLES}"
+_IDX_REMEDY = f"a file of arrays in the format IDX, as of MNIST, {_WRITE_SAMPLES}"
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]+")  # between the words of a file's name
 
 
@@ -104,14 +104,14 @@ def refuse_unread_file(path: SourcePath) -> None:
             f"{readable(path.parent)}, or the folder that holds the images and this"
         )
     remedy = unread_remedy(path.name)
-    if is_named_idx(path.name):
-        remedy = IDX_REMEDY
     if remedy is not None:
         raise PackError(f"{shown} is {remedy}")
 
 
 def unread_remedy(name: str) -> str | None:
     """The kind of a file that fastpipe does not read, and what to do; None for other files."""
+    if _IDX.fullmatch(name):
+        return _IDX_REMEDY
     _, ending = os.path.splitext(name)
     kind = UNREAD_ENDINGS.get(ending.lower())
     if kind is None:
@@ -119,8 +119,3 @@ def unread_remedy(name: str) -> str | None:
     if name.lower().endswith(".mat"):
         return f"{kind}, which fastpipe does not read: {matlab_remedy(name)}"
     return f"{kind}, {_WRITE_SAMPLES}"
-
-
-def is_named_idx(path: str) -> bool:
-    """Whether a file is called like one of MNIST's arrays, whose names have no ending."""
-    return _IDX.fullmatch(path) is not None

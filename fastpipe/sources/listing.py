@@ -138,6 +138,11 @@ class SourceField(NamedTuple):
     source_names: tuple[str, ...] = ()
 
 
+def list_masks_of_objects(fields: Iterable[SourceField]) -> frozenset[str]:
+    """The names of the masks whose pixels have the number of their object."""
+    return frozenset(field.name for field in fields if field.has_object_numbers)
+
+
 class Assumption(NamedTuple):
     """Something that the source does not say for sure, and how fastpipe has read it.
 

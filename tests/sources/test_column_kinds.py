@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from fastpipe.errors import ImageError
+from fastpipe.sources.annotations.detections import box_corners
 from fastpipe.sources.field_values import field_value
 from fastpipe.sources.listing import SourceField
-from fastpipe.sources.tables.column_kinds import ColumnSummary, xyxy
+from fastpipe.sources.tables.column_kinds import ColumnSummary, check_boxes
 
 BOX = {"bbox": [[1, 2, 3, 4]]}
 NAN = float("nan")
@@ -147,9 +148,10 @@ def test_names_of_classes_are_no_positions() -> None:
 
 
 def test_corners_of_boxes() -> None:
-    assert xyxy([[1, 2, 3, 4], [0.5, 0, 1, 1]]) == [[1, 2, 4, 6], [0.5, 0, 1.5, 1]]
+    boxes = check_boxes([[1, 2, 3, 4], [0.5, 0, 1, 1]], "xywh")
+    assert [box_corners(box, "xywh") for box in boxes] == [[1, 2, 4, 6], [0.5, 0, 1.5, 1]]
     for wrong in ([[1, 2, 3]], [1, 2, 3, 4], "box", [[1, 2, 3, "4"]], [[1, 2, 3, True]]):
         with pytest.raises(
             ImageError, match="expected boxes of four numbers: x, y, width, height; got"
         ):
-            xyxy(wrong)
+            check_boxes(wrong, "xywh")

@@ -261,8 +261,9 @@ def test_the_summary_says_the_boxes_and_the_categories(coco: Path, tmp_path: Pat
     assert "into one subfolder" not in text
 
 
-def test_a_mask_of_objects_has_no_classes(coco: Path, tmp_path: Path) -> None:
-    text = succeeded("pack", coco, tmp_path / "data", "--field", "mask=instances:mask")
+@pytest.mark.parametrize("field", ["mask=instances:mask", "instances"])
+def test_a_mask_of_objects_has_no_classes(coco: Path, tmp_path: Path, field: str) -> None:
+    text = succeeded("pack", coco, tmp_path / "data", "--field", field)
     assert re.search(r"packed +\d+ of \d+ files, 0 classes *\n", text)
     assert "their classes are in" not in text
 

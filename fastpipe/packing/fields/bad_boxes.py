@@ -18,7 +18,7 @@ from fastpipe.packing.fields.values import (
     find_outside,
     naming_field,
 )
-from fastpipe.sources.listing import SourceField
+from fastpipe.sources.listing import SourceField, list_masks_of_objects
 from fastpipe.sources.options import CLIP, DROP, KEEP_IMAGE
 
 
@@ -41,7 +41,7 @@ class BoxRule(NamedTuple):
         return cls(
             choice,
             frozenset(field.name for field in fields if field.is_per_box),
-            frozenset(field.name for field in fields if field.has_object_numbers),
+            list_masks_of_objects(fields),
         )
 
 

@@ -14,7 +14,7 @@ from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.publish import describe_tally, publish_dataset
 from fastpipe.sources.facts import Facts
-from fastpipe.sources.listing import Assumption
+from fastpipe.sources.listing import Assumption, list_masks_of_objects
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Summary:
         dropped: members of tars that are neither picture nor label, by extension; left out.
         assumed: what the source does not say for sure: how it was read, and the option that settles
             it.
+        masks_of_objects: fields of masks whose pixels have the number of their object, not of its
+            class.
         contradictions: pictures that have several labels, in a sentence; "": none, or not looked for.
         resumed: shards that an earlier run had finished.
         already_packed: the dataset was there; nothing was done.
@@ -43,6 +45,7 @@ class Summary:
     stray: list[str]
     dropped: Mapping[str, int]
     assumed: tuple[Assumption, ...] = ()
+    masks_of_objects: frozenset[str] = frozenset()
     contradictions: str = ""
     resumed: int = 0
     already_packed: bool = False
@@ -106,6 +109,7 @@ def publish(
         stray=facts.stray,
         dropped=facts.dropped,
         assumed=(*facts.assumed, *assumed_of_tally(entries.tally)),
+        masks_of_objects=list_masks_of_objects(facts.fields),
         resumed=shards.resumed,
         uploaded_bytes=journal.store.uploaded_bytes,
     )
@@ -121,6 +125,7 @@ def summarize_existing(info: dict[str, Any], facts: Facts, started: float) -> Su
         stray=facts.stray,
         dropped=facts.dropped,
         assumed=(*facts.assumed, *assumed_of_images(info["counts"])),
+        masks_of_objects=list_masks_of_objects(facts.fields),
         already_packed=True,
     )
 

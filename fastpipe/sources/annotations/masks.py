@@ -44,7 +44,7 @@ from fastpipe.sources.folders.splits import first_paths
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.numbered_classes import VALUE_NAMES, read_value_names
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
+from fastpipe.sources.path_labels import BY_FOLDER
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row
 
@@ -332,7 +332,7 @@ def _assume_no_labels(folders: MaskFolders, images: Sequence[str]) -> list[Assum
     if len(names) < 2:
         return []
     text = f"labels: none; if the folders {first_paths(names)} are classes, pass the option"
-    return [Assumption(text, f"{LABEL_PATTERN} '{FOLDER_PATTERN}'")]
+    return [Assumption(text, BY_FOLDER)]
 
 
 def _folder_and_stem(path: str, top: str) -> tuple[str, str]:

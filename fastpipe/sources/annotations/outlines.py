@@ -43,27 +43,47 @@ def choose_fields(
         return list(known)
     field_of_column = {field.column: field for field in known}
     if _has_outlines(images):
-        field_of_column[SEGMENTATION] = SourceField(
-            _MASK, _MASK, names=("", *classes), column=SEGMENTATION
-        )
-        field_of_column[_INSTANCES] = SourceField(
+        field_of_column.update(mask_fields(("", *classes)))
+    return find_fields(field_of_column, wishes, "the annotations")
+
+
+def mask_fields(names: tuple[str, ...]) -> dict[str, SourceField]:
+    """The masks that outlines make, by the column that --field names.
+
+    `names`: of the values of the mask of classes, of which 0 is the background.
+    """
+    return {
+        SEGMENTATION: SourceField(_MASK, _MASK, names=names, column=SEGMENTATION),
+        _INSTANCES: SourceField(
             _MASK, _MASK, column=_INSTANCES, has_object_numbers=True
-        )
-    return [_find_field(wish, field_of_column) for wish in wishes]
+        ),
+    }
 
 
-def _find_field(
-    wish: FieldColumn, field_of_column: Mapping[str, SourceField]
-) -> SourceField:
-    field = field_of_column.get(wish.column)
-    if field is None:
-        wish.check_kind(field_of_column)
-        raise PackError(f"{wish}: the annotations have {', '.join(field_of_column)}")
-    if wish.kind not in (None, field.kind):
-        raise PackError(f"{wish}: expected the kind {field.kind}, or none")
-    if field.kind == _MASK:
-        check_pycocotools(wish)
-    return field._replace(name=wish.name)
+def find_fields(
+    field_of_column: Mapping[str, SourceField],
+    wishes: Iterable[FieldColumn],
+    source: str,
+) -> list[SourceField]:
+    """The fields that a user asks for, by the columns that the source has.
+
+    `source`: what an error calls it, in the plural.
+
+    Raises:
+        PackError: it has no such field, or masks need pycocotools.
+    """
+    fields = []
+    for wish in wishes:
+        field = field_of_column.get(wish.column)
+        if field is None:
+            wish.check_kind(field_of_column)
+            raise PackError(f"{wish}: {source} have {', '.join(field_of_column)}")
+        if wish.kind not in (None, field.kind):
+            raise PackError(f"{wish}: expected the kind {field.kind}, or none")
+        if field.kind == _MASK:
+            check_pycocotools(wish)
+        fields.append(field._replace(name=wish.name))
+    return fields
 
 
 def _has_outlines(images: Iterable[AnnotatedImage]) -> bool:

@@ -30,9 +30,7 @@ from fastpipe.sources.annotations.annotation_folders import (
     without_mask_suffix,
 )
 from fastpipe.sources.file_formats import (
-    IDX_REMEDY,
     format_of,
-    is_named_idx,
     unread_remedy,
 )
 from fastpipe.sources.files import SourcePath, names_in
@@ -41,7 +39,7 @@ from fastpipe.sources.folders.doubtful_folders import lists_beside_images
 from fastpipe.sources.folders.splits import FEW, first_paths
 from fastpipe.sources.listing import Assumption, Source, replace_sources
 from fastpipe.sources.options import quote_for_shell
-from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
+from fastpipe.sources.path_labels import BY_FOLDER
 from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.listed_images import (
     ListingTable,
@@ -390,8 +388,6 @@ def refuse_unread_data(root: SourcePath, sources: Sequence[Source]) -> None:
         # Images without an ending are usual as well, so only one file is read.
         if index == 0 and remedy is None and _PICKLE.match(_read_start(root, source)):
             remedy = unread_remedy("batch.pickle")
-        if remedy is None and is_named_idx(source.path):
-            remedy = IDX_REMEDY
         if remedy is not None:
             raise PackError(
                 f"{readable(str(root))} holds no image: {readable(source.path)} is {remedy}"
@@ -407,7 +403,7 @@ def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
     if masks:
         with_labels = ""
         if len({mask.rpartition("/")[0] for mask in masks}) > 1:
-            with_labels = f"; with {LABEL_PATTERN} '{FOLDER_PATTERN}' the folders are their classes"
+            with_labels = f"; with {BY_FOLDER} the folders are their classes"
         raise PackError(
             f"{readable(str(root))}: {len(masks):,} of {len(sources):,} files are called like "
             f"masks of others beside them, such as {readable(masks[0])}. --format masks packs them "

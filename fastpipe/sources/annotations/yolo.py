@@ -10,11 +10,15 @@ from typing import Any, NamedTuple
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_folders import FolderPair
-from fastpipe.sources.annotations.coco_shapes import check_pycocotools
 from fastpipe.sources.annotations.darknet import (
     NAME_LISTS,
     read_class_names,
     read_image_list,
+)
+from fastpipe.sources.annotations.outlines import (
+    SEGMENTATION,
+    find_fields,
+    mask_fields,
 )
 from fastpipe.sources.annotations.yolo_labels import LabelReader, Labels
 from fastpipe.sources.annotations.yolo_yaml import DataYaml, read_data_yaml
@@ -29,8 +33,6 @@ from fastpipe.sources.tables.rows import Row
 # The columns that --field names.
 _BOXES = "boxes"
 _KEYPOINTS = "keypoints"
-_SEGMENTATION = "segmentation"
-_INSTANCES = "instances"
 _MASK = "mask"
 
 
@@ -171,24 +173,8 @@ def _choose_fields(
         return list(known.values())
     # Number 0 of a mask is the background.
     mask_names = ("", *data.names) if data.names else ()
-    known[_SEGMENTATION] = SourceField(
-        _MASK, _MASK, names=mask_names, column=_SEGMENTATION
-    )
-    known[_INSTANCES] = SourceField(
-        _MASK, _MASK, column=_INSTANCES, has_object_numbers=True
-    )
-    fields = []
-    for wish in wishes:
-        field = known.get(wish.column)
-        if field is None:
-            wish.check_kind(known)
-            raise PackError(f"{wish}: label files of YOLO have {', '.join(known)}")
-        if wish.kind not in (None, field.kind):
-            raise PackError(f"{wish}: expected the kind {field.kind}, or none")
-        if field.kind == _MASK:
-            check_pycocotools(wish)
-        fields.append(field._replace(name=wish.name))
-    return fields
+    known.update(mask_fields(mask_names))
+    return find_fields(known, wishes, "label files of YOLO")
 
 
 def _rows(
@@ -227,7 +213,7 @@ def _value_of(field: SourceField, labels: Labels, file_name: str) -> dict[str, A
                 f"{file_name}: object {index + 1} is a box, and a mask needs a polygon"
             )
         number = index + 1
-        if field.column == _SEGMENTATION:
+        if field.column == SEGMENTATION:
             number = labels.classes[index] + 1
         shapes.append((number, {"shares": polygon}))
     return {"shapes": shapes}

@@ -16,7 +16,7 @@ from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.splits import first_paths, split_of_name
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.path_labels import (
-    FOLDER_PATTERN,
+    BY_FOLDER,
     LABEL_PATTERN,
     LAST_FOLDER_PATTERN,
 )
@@ -26,7 +26,6 @@ _MAX_FOLDERS = 100
 _MAX_REMOTE_FOLDERS = 1
 # So many names show that a folder holds folders alone, as it holds few then.
 _MAX_NAMES = 16
-_BY_FOLDER = f"{LABEL_PATTERN} '{FOLDER_PATTERN}'"
 _BY_LAST_FOLDER = f"{LABEL_PATTERN} '{LAST_FOLDER_PATTERN}'"
 
 
@@ -62,7 +61,7 @@ def check_nested_folders(
         raise PackError(
             f"{readable(str(root))} has the folders {holders}, which hold folders "
             f"({first_paths(paths)}) and no images, so it is not certain which are the classes. "
-            f"{_BY_FOLDER} takes the folder of each image as its class, such as "
+            f"{BY_FOLDER} takes the folder of each image as its class, such as "
             f"{readable(paths[0])}. {AS_CLASSES} takes {first_paths(folders)}"
         )
     text = f"classes: the first folders; {holders} hold folders ({first_paths(paths)}) and no images"
@@ -70,13 +69,13 @@ def check_nested_folders(
         yield Assumption(
             f"{text}. The label pattern takes the folder of each image as its class, such as "
             f"{readable(paths[0])}",
-            f"{AS_CLASSES} or {_BY_FOLDER}",
+            f"{AS_CLASSES} or {BY_FOLDER}",
         )
         return
     # The first folders may be domains, such as photo and sketch, which have the same classes.
     yield Assumption(
         f"{text}. The label pattern takes the last folder of each image as its class; "
-        f"{_BY_FOLDER} takes all of its folders, as one name",
+        f"{BY_FOLDER} takes all of its folders, as one name",
         f"{AS_CLASSES} or {_BY_LAST_FOLDER}",
     )
 

@@ -434,16 +434,6 @@ _NUMBERS_OF_BOXES = {
 }
 
 
-def xyxy(boxes: Any) -> list[list[float]]:
-    """Boxes of COCO (left, top, width, height) -> left, top, right and bottom of each.
-
-    Raises:
-        ImageError: a box does not have four numbers.
-    """
-    numbers = check_boxes(boxes, "xywh")
-    return [[x, y, x + width, y + height] for x, y, width, height in numbers]
-
-
 def check_boxes(boxes: Any, box_format: str) -> list[list[float]]:
     """Boxes as they are. ImageError: a box does not have four numbers.
 

@@ -62,7 +62,7 @@ def lists_images(
         pictures: the names of some files, without folders. A table may write them with any folder,
             without the ending, and in other letter case.
     """
-    names = _with_stems(pictures)
+    names = with_stems(pictures)
     rows = first_rows(table, encoding)
     naming_count = sum(not names.isdisjoint(map(_folded_name, row)) for row in rows)
     return naming_count > 0 and 2 * naming_count >= len(rows)
@@ -76,7 +76,7 @@ def lists_none_of(table: SourcePath, pictures: Collection[str]) -> bool:
     cells_of_rows = first_cells(table, _ALL_ROWS)
     if not cells_of_rows or len(cells_of_rows) == _ALL_ROWS:
         return False
-    names = _with_stems(pictures)
+    names = with_stems(pictures)
     for cells in cells_of_rows:
         if not names.isdisjoint(map(_folded_name, cells.values())):
             return False
@@ -205,7 +205,7 @@ def _folders_with_pictures(root: SourcePath) -> dict[SourcePath, _Pictures]:
                 return pictures
             names = names_in(folder, FEW)
             is_cut = len(names.files) + len(names.folders) >= FEW
-            in_folder = _with_stems(filter(is_picture, names.files))
+            in_folder = with_stems(filter(is_picture, names.files))
             pictures[folder] = _Pictures(in_folder, is_cut)
             # Masks are called like their images, which count first.
             folders = sorted(names.folders[:most_folders], key=is_called_masks)
@@ -357,7 +357,7 @@ def _first_lines(
     return texts
 
 
-def _with_stems(pictures: Iterable[str]) -> set[str]:
+def with_stems(pictures: Iterable[str]) -> set[str]:
     """The names of pictures, with and without their endings, as `fold_name` writes them."""
     names = set()
     for picture in pictures:
@@ -368,7 +368,7 @@ def _with_stems(pictures: Iterable[str]) -> set[str]:
 
 
 def _folded_name(path: str) -> str:
-    """The name at the end of a path, to compare with `_with_stems`."""
+    """The name at the end of a path, to compare with `with_stems`."""
     return fold_name(_last_part(path))
 
 

@@ -20,7 +20,7 @@ from fastpipe.sources.folders.splits import (
 )
 from fastpipe.sources.listing import Assumption, Listing, add_assumptions
 from fastpipe.sources.options import SourceOptions, quote_for_shell
-from fastpipe.sources.path_labels import FOLDER_PATTERN, LABEL_PATTERN
+from fastpipe.sources.path_labels import BY_FOLDER
 from fastpipe.sources.tables.image_rows import (
     caption_fields,
     gather_boxes,
@@ -291,7 +291,7 @@ def _folders_as_classes(listing: Listing, reason: str) -> Iterator[Assumption]:
     yield Assumption(
         f"labels: none, for {reason}; the images lie in {first_paths(folders)}. "
         "If the folder of each image is its class:",
-        f"{LABEL_PATTERN} '{FOLDER_PATTERN}'",
+        BY_FOLDER,
     )
 
 

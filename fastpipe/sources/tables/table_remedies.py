@@ -5,7 +5,6 @@ A user who follows a message should get the labels at once, so the options that 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from fastpipe.sources.tables import synset_strings
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import find_column_assumptions, holds_runs
 from fastpipe.sources.tables.likely_encoding import likely_encoding
-from fastpipe.sources.tables.listed_images import ListingTable, first_cells
+from fastpipe.sources.tables.listed_images import ListingTable, first_cells, with_stems
 from fastpipe.sources.tables.lists_of_tables import (
     describe_lists_of_splits,
     find_lists_of_splits,
@@ -153,9 +152,7 @@ def _find_column_of_names(
     summaries: Mapping[str, ColumnSummary], images: Path
 ) -> str | None:
     """The only column with names of files in a folder, with or without their endings."""
-    files = set(names_in(images, FEW).files)
-    files |= {os.path.splitext(name)[0] for name in files}
-    files = set(map(fold_name, files))
+    files = with_stems(names_in(images, FEW).files)
     columns = []
     for column, values in summaries.items():
         if not files.isdisjoint(map(fold_name, values.first)):

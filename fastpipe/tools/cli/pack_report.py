@@ -125,17 +125,13 @@ def pack_table(
     table = Table.grid(padding=(0, 2))
     packed = f"{num_samples:,} of {format_count(num_files, 'file')}"
     # A detection dataset has no classes of images: its rows of boxes list the categories.
-    masks_of_objects = []  # their values number the objects of an image
-    for name, column, kind in last_pack["options"]["source"].get("fields", []):
-        if kind == "mask" and column == "instances":
-            masks_of_objects.append(name)
     fields_with_classes = []
     for name, field in fields.items():
         # Boxes may have no classes, as those of a table without a column of them.
         has_no_categories = (
             name in counts_of_boxes and not counts_of_boxes[name].categories
         )
-        has_no_categories |= name in masks_of_objects
+        has_no_categories |= name in summary.masks_of_objects
         if field["kind"] in ("boxes", "mask", "classes") and not has_no_categories:
             fields_with_classes.append(name)
     if classes or not fields_with_classes:
