@@ -232,7 +232,7 @@ class Patches(BaseCrop):
         """What a batch has beside patches."""
         if self.form == "padded":
             return "coords", "patch_valid", "grids"
-        return "coords", "cu_seqlens", "patch_valid", "grids"
+        return PATCH_FACTS
 
     @property
     def identity(self) -> list[int | str | bool | None]:

@@ -272,19 +272,22 @@ def box_around(points: Iterable[Sequence[object]]) -> Box:
 def box_around_rotated(box: Box, degrees: float, pivot: tuple[float, float]) -> Box:
     """The box around a box that is turned clockwise, as images have y down."""
     left, top, right, bottom = box
+    corners = ((left, top), (left, bottom), (right, top), (right, bottom))
+    return box_around([turn(corner, degrees, pivot) for corner in corners])
+
+
+def turn(
+    point: tuple[float, float], degrees: float, pivot: tuple[float, float]
+) -> tuple[float, float]:
+    """A point, turned clockwise around another one, as images have y down."""
     angle = math.radians(degrees)
-    points = []
     cosine = math.cos(angle)
     sine = math.sin(angle)
-    pivot_x, pivot_y = pivot
-    for x in (left, right):
-        for y in (top, bottom):
-            across = x - pivot_x
-            down = y - pivot_y
-            turned_x = pivot_x + across * cosine - down * sine
-            turned_y = pivot_y + across * sine + down * cosine
-            points.append((turned_x, turned_y))
-    return box_around(points)
+    across = point[0] - pivot[0]
+    down = point[1] - pivot[1]
+    x = pivot[0] + across * cosine - down * sine
+    y = pivot[1] + across * sine + down * cosine
+    return x, y
 
 
 def box_around_ellipse(

@@ -15,6 +15,7 @@ from fastpipe.sources.annotations.tools.annotated_image import (
     PixelPolygon,
     RunsInBox,
     number,
+    turn,
 )
 
 # So many points of an ellipse differ from it by less than a pixel, up to 3,000 pixels across.
@@ -35,7 +36,7 @@ def rectangle(
     """The outline of a box that is turned clockwise around a point."""
     left, top, right, bottom = box
     corners = ((left, top), (right, top), (right, bottom), (left, bottom))
-    return polygon([_turn(corner, degrees, pivot) for corner in corners])
+    return polygon([turn(corner, degrees, pivot) for corner in corners])
 
 
 def ellipse(
@@ -48,7 +49,7 @@ def ellipse(
     for index in range(_NUM_POINTS):
         angle = 2 * math.pi * index / _NUM_POINTS
         point = (x + radius_x * math.cos(angle), y + radius_y * math.sin(angle))
-        points.append(_turn(point, degrees, centre))
+        points.append(turn(point, degrees, centre))
     return polygon(points)
 
 
@@ -91,15 +92,3 @@ def as_segmentation(outline: Outline) -> list[list[float]] | dict[str, Any]:
     starts = np.flatnonzero(pixels[1:] != pixels[:-1])
     edges = [0, *starts.tolist(), width * height]
     return {"size": [height, width], "counts": np.diff(edges).tolist()}
-
-
-def _turn(
-    point: tuple[float, float], degrees: float, pivot: tuple[float, float]
-) -> tuple[float, float]:
-    """A point, turned clockwise, as images have y down."""
-    angle = math.radians(degrees)
-    across = point[0] - pivot[0]
-    down = point[1] - pivot[1]
-    x = pivot[0] + across * math.cos(angle) - down * math.sin(angle)
-    y = pivot[1] + across * math.sin(angle) + down * math.cos(angle)
-    return x, y
