@@ -31,6 +31,8 @@ namespace fastpipe {
   X(png_surplus, "the PNG is corrupt: it has more pixels than it says") \
   X(png_unsupported, "the PNG has an unsupported format")               \
   X(png_size_mismatch, "the PNG's dimensions differ from the index")    \
+  X(tiff_corrupt, "the TIFF is corrupt")                                \
+  X(tiff_size_mismatch, "the TIFF's dimensions differ from the index")  \
   X(bad_crop, "the crop is not inside the image")                       \
   X(out_of_memory, "not enough memory")                                 \
   X(internal, "internal error; please report it")

@@ -11,6 +11,8 @@
 #endif
 #include "third_party/xxhash.h"
 
+#include <new>
+
 namespace fastpipe {
 namespace {
 
@@ -22,6 +24,19 @@ FASTPIPE_AVX2 std::uint64_t long_avx2(const std::uint8_t* data, std::size_t size
 #endif
 
 }  // namespace
+
+Xxh3Stream::Xxh3Stream() : state_(XXH3_createState()) {
+  if (state_ == nullptr) throw std::bad_alloc();
+  XXH3_64bits_reset(static_cast<XXH3_state_t*>(state_));
+}
+
+Xxh3Stream::~Xxh3Stream() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); }
+
+void Xxh3Stream::add(const std::uint8_t* data, std::size_t size) {
+  XXH3_64bits_update(static_cast<XXH3_state_t*>(state_), data, size);
+}
+
+std::uint64_t Xxh3Stream::digest() const { return XXH3_64bits_digest(static_cast<const XXH3_state_t*>(state_)); }
 
 std::uint64_t xxh3_64_everywhere(const std::uint8_t* data, std::size_t size) { return XXH3_64bits(data, size); }
 

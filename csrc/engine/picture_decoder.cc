@@ -6,9 +6,22 @@
 
 namespace fastpipe {
 
-Status PictureDecoder::open(const std::uint8_t* data, std::size_t known, std::size_t size, std::int64_t max_pixels) {
-  kind_ = is_fpc(data, known) ? Kind::coefficients : has_png_signature(data, known) ? Kind::png : Kind::jpeg;
+namespace {
+
+PictureDecoder::Kind kind_of(const std::uint8_t* data, std::size_t known) {
+  using Kind = PictureDecoder::Kind;
+  if (is_fpc(data, known)) return Kind::coefficients;
+  if (has_png_signature(data, known)) return Kind::png;
+  return is_tiled(data, known) ? Kind::tiled : Kind::jpeg;
+}
+
+}  // namespace
+
+Status PictureDecoder::open(const std::uint8_t* data, std::size_t known, std::size_t size, PartReader rest,
+                            std::int64_t max_pixels) {
+  kind_ = kind_of(data, known);
   if (kind_ == Kind::coefficients) return coefficients_.open(data, known, size, max_pixels);
+  if (kind_ == Kind::tiled) return tiled_.open(data, known, size, rest, max_pixels);
   if (known < size) return error(Code::not_coefficients, "%s", "the dataset says that its pictures are");
   return is_png() ? png_.open(data, size, max_pixels) : jpeg_.open(data, size, max_pixels);
 }
@@ -19,6 +32,8 @@ Size PictureDecoder::size() const {
       return png_.header().size;
     case Kind::coefficients:
       return coefficients_.size();
+    case Kind::tiled:
+      return tiled_.size();
     case Kind::jpeg:
       break;
   }
@@ -34,6 +49,7 @@ Status PictureDecoder::decode(int denominator, Rect region, RowSink sink, Decode
   if (converters_.empty()) converters_.resize(1);
   sink = converters_.front().before(sink, region.width);
   if (kind_ == Kind::coefficients) return coefficients_.decode(denominator, region, sink, method, kernels);
+  if (kind_ == Kind::tiled) return tiled_.decode(denominator, region, sink, method);
   return jpeg_.decode(denominator, region, sink, method);
 }
 
@@ -42,6 +58,7 @@ bool PictureDecoder::decode_together(const std::vector<CropRows>& crops) {
     return each.crop.region.inside(scaled_size(each.crop.denominator)) && each.sink.form == crops.front().sink.form;
   });
   if (!good) return false;
+  if (is_tiled()) return false;  // crops of a large picture rarely have tiles in common
   if (is_png()) return decode_pngs(crops);
   if (converters_.size() < crops.size()) converters_.resize(crops.size());
   crops_ = crops;

@@ -28,18 +28,20 @@ Box box_of(const RowTask& task) { return {task.box[0], task.box[1], task.box[2],
 
 Rect bounds_of(const RowTask& task) { return {task.bounds[0], task.bounds[1], task.bounds[2], task.bounds[3]}; }
 
+Size size_of(const RowTask& task) { return {static_cast<int>(task.width), static_cast<int>(task.height)}; }
+
 Status bad_crop(const RowTask& task) {
   const Box box = box_of(task);
   const Rect bounds = bounds_of(task);
   return error(Code::bad_crop, "box %g, %g, %g x %g, bounds %d, %d, %d x %d of %d x %d", box.x, box.y, box.width,
-               box.height, bounds.x, bounds.y, bounds.width, bounds.height, task.width, task.height);
+               box.height, bounds.x, bounds.y, bounds.width, bounds.height, size_of(task).width, size_of(task).height);
 }
 
 // A padded crop may reach beyond its picture; Padder and NearestResizer say whether it is possible.
 Status check_crop(const RowTask& task, PaddingMode mode) {
   const Box box = box_of(task);
   const Rect bounds = bounds_of(task);
-  if (!bounds.inside({task.width, task.height})) return bad_crop(task);  // first: sums of others may overflow
+  if (!bounds.inside(size_of(task))) return bad_crop(task);  // first: sums of others may overflow
   const bool possible = mode == PaddingMode::none ? inside(box, bounds) : box.width > 0 && box.height > 0;
   return possible ? Status{} : bad_crop(task);
 }
@@ -178,7 +180,8 @@ Status RowWorker::fill(const File& file, RowCounters* counters, StageFlag* stage
   if (options.copied) return copy(file, crops_.front(), counters);
   if (options.is_map()) return fill_map(file, crops_.front(), counters);
   const bool verify = options.verify && task.xxh3_64 != 0;  // 0: what is not packed has no hash
-  const bool in_parts = task.coefficients != 0 && !verify;
+  // Of a KEY.fpc the hash needs all bytes; of a KEY.tif they are read for it and forgotten.
+  const bool in_parts = task.coefficients != 0 ? !verify : options.id_bytes == 0 && task.size >= kTiledBytes;
   Status status =
       in_parts ? stored_.read_head(file, task.offset, task.size) : stored_.read(file, task.offset, task.size);
   if (!status.ok()) return status;
@@ -198,8 +201,7 @@ Status RowWorker::fill(const File& file, RowCounters* counters, StageFlag* stage
 Status RowWorker::fill_picture(const File* file, RowCounters* counters, StageFlag* stage) {
   const std::uint64_t started = now_ns();
   const RowTask& task = *crops_.front().task;
-  const Size size = {task.width, task.height};
-  Status status = stored_.open(size, &decoder_);
+  Status status = stored_.open(size_of(task), &decoder_);
   if (!status.ok()) return status;
   for (std::size_t i = 0; i < crop_count_; ++i) {
     Crop& crop = crops_[i];
@@ -208,7 +210,7 @@ Status RowWorker::fill_picture(const File* file, RowCounters* counters, StageFla
     if (!crop.plan(decoder_.is_png())) return bad_crop(*crop.task);
   }
   counters->decode_ns = now_ns() - started;
-  if (file != nullptr && decoder_.in_parts()) {
+  if (file != nullptr && decoder_.is_coefficients()) {
     stage->set(Stage::reading);
     status = read_needed(*file, counters);
     if (!status.ok()) return status;
@@ -225,6 +227,7 @@ Status RowWorker::fill_picture(const File* file, RowCounters* counters, StageFla
     ++counters->rows;
     counters->resize_ns += now_ns() - decoded;
   }
+  if (decoder_.is_tiled()) counters->bytes = stored_.bytes_read();
   return status;
 }
 
@@ -310,7 +313,7 @@ Status RowWorker::fill_map(const File& file, const Crop& crop, RowCounters* coun
   }
 
   const std::uint32_t row_bytes =
-      static_cast<std::uint32_t>(task.width) * static_cast<std::uint32_t>(options.map.bytes());
+      task.width * static_cast<std::uint32_t>(options.map.bytes());
   const std::uint32_t first = task.skip + static_cast<std::uint32_t>(needed.y) * row_bytes;
   const std::uint8_t* rows = nullptr;
   if (options.verify && task.xxh3_64 != 0) {
@@ -327,7 +330,7 @@ Status RowWorker::fill_map(const File& file, const Crop& crop, RowCounters* coun
   counters->bytes = stored_.bytes_read();
   const std::uint64_t read = now_ns();
   counters->read_ns += read - started;
-  map_.fill(rows, task.width, crop.out);
+  map_.fill(rows, size_of(task).width, crop.out);
   counters->resize_ns = now_ns() - read;
   return status;
 }
@@ -336,7 +339,7 @@ Status RowWorker::fill_mask(const Crop& crop, RowCounters* counters) {
   const std::uint64_t read = now_ns();
   const RowTask& task = *crop.task;
   const Padding& padding = crop.options.padding;
-  Status status = stored_.open({task.width, task.height}, mask_.png());
+  Status status = stored_.open(size_of(task), mask_.png());
   if (status.ok()) status = check_crop(task, padding.mode);
   if (status.ok()) {
     const IdSpan out = {crop.out.data, crop.out.size, crop.options.id_bytes};

@@ -31,8 +31,8 @@ struct RowTask {
   std::uint32_t shard;
   std::uint32_t out_row;  // which picture of the slot; of an array the first of its rows. Note [rows of own sizes]
   std::uint32_t skip;     // bytes at the start of an array's or a map's file, its header, that are not numbers
-  std::uint16_t width;    // of the whole picture, as the index has it
-  std::uint16_t height;
+  std::uint32_t width;    // of the whole picture, as the index has it
+  std::uint32_t height;
   std::uint16_t out_width;  // of the row; 0: the slot's
   std::uint16_t out_height;
   std::uint8_t flip;          // 1: mirror left and right

@@ -14,14 +14,18 @@
 
 namespace fastpipe {
 
+// A picture of so many bytes may be a KEY.tif, of which only the tiles are read that a crop touches.
+constexpr std::uint32_t kTiledBytes = 1 << 20;
+
 // One file at a time; a thread keeps one and reuses its memory. May throw only what allocation throws.
 class StoredBytes {
  public:
   // Reads the bytes.
   Status read(const File& file, std::uint64_t offset, std::uint32_t size);
 
-  // Of a KEY.fpc: reads its header, and more bytes once it is known which; others may not be looked at. Of anything
-  // else the first reads all.
+  // Of a KEY.fpc: reads its header, and more bytes once it is known which; others may not be looked at. Of a KEY.tif:
+  // reads its header; its decoder reads the tiles, from the file, which must stay open. Of anything else the first
+  // reads all.
   Status read_head(const File& file, std::uint64_t offset, std::uint32_t size);
   Status read_more(const File& file, std::uint64_t offset, CoefficientDecoder::Needed needed);
 
@@ -34,21 +38,25 @@ class StoredBytes {
   // How many bytes were read of the image at hand.
   std::size_t bytes_read() const { return bytes_read_; }
 
-  // Refuses what was read if its XXH3-64 is another one.
-  Status check(std::uint64_t expected) const;
+  // Refuses what was read if its XXH3-64 is another one. Of a picture of which only the header was read, reads the
+  // whole file for it, piece by piece.
+  Status check(std::uint64_t expected);
 
   // Read the header of what was read; refuse a picture that is not of this size.
-  Status open(Size expected, PictureDecoder* decoder) const;
+  Status open(Size expected, PictureDecoder* decoder);
   Status open(Size expected, PngDecoder* decoder) const;
 
   // Lets go of memory that only a giant picture needs.
   void give_back() { give_back_if_giant(&room_); }
 
  private:
-  Status begin(const File& file, std::uint64_t offset, std::uint32_t size);
+  Status begin(const File& file, std::uint64_t offset, std::size_t size, std::size_t room);
+  static Status read_part(void* context, std::uint64_t first, std::uint8_t* out, std::size_t count);
   Status read_range(const File& file, std::uint64_t offset, std::size_t first, std::size_t end);
 
   std::vector<std::uint8_t> room_;      // larger than what it holds
+  const File* file_ = nullptr;          // of what was read
+  std::uint64_t offset_ = 0;            // in the file
   const std::uint8_t* data_ = nullptr;  // room_, or memory of others
   std::size_t size_ = 0;                // of the image at hand
   std::size_t known_ = 0;               // how many of its first bytes are there

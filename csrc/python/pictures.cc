@@ -182,6 +182,21 @@ py::array decode(const py::bytes& picture, const std::optional<std::array<int, 4
   return image;
 }
 
+void forget_rows(void*, int, int, const std::uint8_t*, std::ptrdiff_t) {}
+
+void check_picture(const py::bytes& picture, std::int64_t max_pixels) {
+  const Bytes bytes(picture);
+  PictureDecoder decoder;
+  raise_if(decoder.open(bytes.data, bytes.size, max_pixels));
+  const Rect all = {0, 0, decoder.size().width, decoder.size().height};
+  Status status;
+  // `picture` is held by this call.
+  without_gil([&] {
+    status = decoder.is_tiled() ? decoder.check_tiles() : decoder.decode(1, all, {nullptr, forget_rows, PixelForm()});
+  });
+  raise_if(status);
+}
+
 }  // namespace
 
 void register_pictures(py::module_& m) {
@@ -201,6 +216,7 @@ void register_pictures(py::module_& m) {
   m.def("picture_size", &picture_size, "picture"_a, "max_pixels"_a = kMaxPixels);
   m.def("decode", &decode, "picture"_a, "region"_a = py::none(), "denominator"_a = 1, "max_pixels"_a = kMaxPixels,
         "method"_a = "", "kernels"_a = "", "channels"_a = 3, "bits"_a = 8);
+  m.def("check_picture", &check_picture, "picture"_a, "max_pixels"_a = kMaxPixels);
   m.def("decode_methods", &decode_methods);
 }
 

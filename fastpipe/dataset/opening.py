@@ -111,7 +111,7 @@ def open(
             "s3://BUCKET/FOLDER"
         )
     remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
-    whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
+    whole("max_pixels", max_pixels, least=1, most=2**60)
     color = parse_background(background)
     stored = StoredDataset(data, remote, max_pixels, version, split, color)
     dataset = Dataset(Selection((stored,)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # most programs read packed folders
 
 _STORED_FIELDS = ["offset", "size", "xxh3_64"]
 # An index can hold images of this size. A user may have allowed `pack` to take them, so they load.
-_MAX_PIXELS = 65535 * 65535
+_MAX_PIXELS = 1 << 60
 
 # Reads an image of `size` bytes at `offset` of a file into an array.
 _ReadImage = Callable[[_engine.Shard, int, int, Pixels], None]
@@ -276,7 +276,7 @@ def _open_shard(index: Index, reader: Reader | None, number: int) -> _engine.Sha
 
 
 def size_of(data: bytes) -> tuple[int, int]:
-    """Reads width and height in pixels from a JPEG, KEY.fpc or PNG; ValueError: it has none."""
+    """Reads width and height in pixels from a stored picture; ValueError: it has none."""
     return _engine.picture_size(data, _MAX_PIXELS)
 
 
@@ -286,9 +286,9 @@ def jpeg_of(coefficients: bytes) -> bytes:
 
 
 def flaw(data: bytes) -> str | None:
-    """Decodes a JPEG, KEY.fpc or PNG; returns why it cannot be decoded, or None if it can."""
+    """Decodes a stored picture; returns why it cannot be decoded, or None if it can."""
     try:
-        _engine.decode(data, max_pixels=_MAX_PIXELS)
+        _engine.check_picture(data, max_pixels=_MAX_PIXELS)
     except ValueError as problem:
         return str(problem)
     return None

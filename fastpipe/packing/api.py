@@ -122,6 +122,7 @@ def pack(
     storage: str = JPEG_STORAGE,
     keep_metadata: bool = False,
     background: str | Sequence[int] | None = None,
+    level: int = 0,
     max_pixels: int = MAX_PIXELS,
     max_scans: int = MAX_SCANS,
     overwrite: bool = False,
@@ -222,6 +223,8 @@ def pack(
         background: the colour that transparent images are put on, such as "white", "#ffffff" or
             [255, 255, 255]; None: they keep their alpha, and the summary counts them. A loader of
             RGB drops alpha, so hidden colours show.
+        level: of pyramids, TIFFs that have their picture in several sizes, such as slides of
+            microscopes: 0 packs the largest one, 1 the next, and so on.
         max_pixels: reject images with more pixels.
         max_scans: reject progressive JPEGs with more scans.
         overwrite: replace the dataset in `dst`, even if it is a different or a damaged dataset.

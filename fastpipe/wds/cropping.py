@@ -61,7 +61,7 @@ class PipelineCropping(Cropping):
     ) -> None:
         super().__init__(crop, size, train=flag("train", train), **options)
         self._background = parse_background(background)
-        self._max_pixels = whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
+        self._max_pixels = whole("max_pixels", max_pixels, least=1, most=2**60)
         if self.crop.rows > 1:
             raise ConfigError(
                 f"crop: fastpipe.wds gives one crop a picture, and {type(self.crop).__name__} has "

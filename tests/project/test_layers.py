@@ -60,7 +60,7 @@ LAYERS: dict[str, str] = {
 # The same for the folders of csrc/.
 CSRC_LAYERS = (
     *("third_party", "base", "io", "jpeg", "jpeg/decode", "jpeg/transcode"),
-    *("coefficients", "png", "resize", "plan", "engine", "python"),
+    *("coefficients", "png", "tiled", "resize", "plan", "engine", "python"),
 )
 
 FLOOR = {entry: number for number, entry in enumerate(LAYERS)}

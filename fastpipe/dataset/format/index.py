@@ -40,7 +40,8 @@ class ReadableShard(Protocol):
 class Index(ABC):
     """The description of a dataset, without its pixels. See Note [kinds of indexes].
 
-    Samples are numbered from 0 in the order of the shards. A record is a row of INDEX_DTYPE.
+    Samples are numbered from 0 in the order of the shards. A record is a row of INDEX_DTYPE, or of
+    WIDE_INDEX_DTYPE.
     """
 
     path: Place  # for messages
@@ -58,6 +59,7 @@ class Index(ABC):
     # The fields that only some of several datasets have or that differ, and the reason in words.
     unjoined_fields: Mapping[str, str] = MappingProxyType({})
 
+    is_wide: bool = False  # records are of WIDE_INDEX_DTYPE
     shards: Shards
     shard_sizes: Uint64s  # (shards,) in bytes
     shard_starts: Int64s  # (shards,) the first sample of each

@@ -21,7 +21,11 @@ from fastpipe.dataset.format.array_file import common_shape
 from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.folder import Place, Url
 from fastpipe.dataset.format.index import Index, ReadableShard
-from fastpipe.dataset.format.layout import COEFFICIENTS_STORAGE, NO_LABEL
+from fastpipe.dataset.format.layout import (
+    COEFFICIENTS_STORAGE,
+    NO_LABEL,
+    index_dtype,
+)
 from fastpipe.dataset.format.parts import (
     JoinedColumn,
     gather_from_parts,
@@ -95,6 +99,7 @@ class JoinedIndex(Index):
             counts_of_parts = [int(part.counts.get(name, 0)) for part in parts]
             self.counts[name] = sum(counts_of_parts)
         self.can_be_large = any(part.can_be_large for part in parts)
+        self.is_wide = any(part.is_wide for part in parts)
 
         # One of each shard. In a folder that is not packed, each file is a shard.
         times = [part.mtimes_ns for part in parts]
@@ -137,8 +142,8 @@ class JoinedIndex(Index):
 
     def _renumber(self, part: int, records: Records) -> Records:
         """Records of a part with the labels and shards of the whole."""
-        # An index that is in memory may return its own array.
-        records = records.copy()
+        # A copy: an index that is in memory may return its own array.
+        records = records.astype(index_dtype(is_wide=self.is_wide))
         new_labels = self._new_labels[part]
         records["label"] = renumbered(records["label"], new_labels)
         records["shard"] += np.uint32(self._first_shards[part])

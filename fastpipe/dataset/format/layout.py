@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
+
+from fastpipe.arrays import Records
 
 DATASET_FORMAT = "fastpipe-dataset"
 # `pack` writes this version. docs/stability.md promises that each later fastpipe reads it without
@@ -17,7 +20,10 @@ READABLE_VERSIONS = (1,)
 JPEG_STORAGE = "jpeg"
 COEFFICIENTS_STORAGE = "coefficients"
 # The endings of images, by how JPEGs are stored.
-PICTURE_ENDINGS = {JPEG_STORAGE: ("jpg", "png"), COEFFICIENTS_STORAGE: ("fpc", "png")}
+PICTURE_ENDINGS = {
+    JPEG_STORAGE: ("jpg", "png", "tif"),
+    COEFFICIENTS_STORAGE: ("fpc", "png", "tif"),
+}
 
 DATASET_FILE = "dataset.json"
 INDEX_FILE = "index.npy"
@@ -43,6 +49,13 @@ INDEX_DTYPE = np.dtype(
     ]
 )
 
+# The same for a dataset that has a picture with a longer side than MAX_NARROW_SIDE: 58 bytes.
+_WIDE = {"width": "<u4", "height": "<u4"}
+WIDE_INDEX_DTYPE = np.dtype(
+    [(name, _WIDE.get(name, INDEX_DTYPE[name])) for name in INDEX_DTYPE.names or ()]
+)
+MAX_NARROW_SIDE = 65_535
+
 # The columns that the header of an image states.
 PICTURE = ("width", "height", "channels", "bits")
 WITHOUT_HASHES = ("shard", "offset", "size", *PICTURE, "label")
@@ -60,6 +73,19 @@ MAX_SAMPLE_BYTES = 2**32 - 1
 NO_LABEL = -1
 # dataset.json lists the classes up to the largest label, so a huge label would make a huge file.
 MAX_CLASSES = 1_000_000
+
+
+def index_dtype(*, is_wide: bool) -> np.dtype[Any]:
+    """The type of index records; `is_wide`: the dataset has a side above MAX_NARROW_SIDE."""
+    return WIDE_INDEX_DTYPE if is_wide else INDEX_DTYPE
+
+
+def needs_wide_index(records: Records) -> bool:
+    """Whether a picture has a side above MAX_NARROW_SIDE."""
+    if not len(records):
+        return False
+    longest_side = max(records["width"].max(), records["height"].max())
+    return bool(longest_side > MAX_NARROW_SIDE)
 
 
 def shard_name(number: int) -> str:

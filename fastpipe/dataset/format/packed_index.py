@@ -28,13 +28,13 @@ from fastpipe.dataset.format.index import (
 from fastpipe.dataset.format.layout import (
     COEFFICIENTS_STORAGE,
     DATASET_FILE,
-    INDEX_DTYPE,
     INDEX_FILE,
     NO_LABEL,
     PICTURE_ENDINGS,
     SOURCES_FILE,
     WITHOUT_HASHES,
     WORK_FOLDER,
+    index_dtype,
     shard_name,
     shard_number,
     version_folder,
@@ -99,7 +99,7 @@ class PackedIndex(Index):
         self.files = self.folder / version_folder(self.version)  # of index and columns
         samples = self.shards.samples
         try:
-            rows, _ = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples)
+            rows, _ = open_npy(self.files / INDEX_FILE, self._dtype, samples)
             self._records_file = rows.file.identity
             self._records = rows.mapped(samples)
         except DatasetError as problem:
@@ -149,6 +149,8 @@ class PackedIndex(Index):
         self.counts = info["counts"]
         count(self.counts["rejected"])
         self._index_hash = text(info["index"]["file_xxh3_64"])
+        self.is_wide = bool(info["index"].get("is_wide", False))
+        self._dtype = index_dtype(is_wide=self.is_wide)
 
         self.shards = shard_columns.of(self.folder, info["shards"])
         self.shard_sizes = self.shards.sizes
@@ -221,7 +223,7 @@ class PackedIndex(Index):
         if file.identity != self._records_file:
             # Another file is not yet another dataset: it may be a copy of the same one.
             refuse_other(self.path, self.fingerprint, self.info.get("fingerprint"))
-        return Rows(file, self._records.offset, INDEX_DTYPE)
+        return Rows(file, self._records.offset, self._dtype)
 
     @cached_property
     def _rows(self) -> Rows:

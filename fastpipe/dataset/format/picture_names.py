@@ -6,7 +6,8 @@ import os
 
 _PICTURE_ENDINGS = (
     "jpg jpeg jpe jfif png apng webp bmp dib tif tiff gif avif jp2 j2k ppm pgm pbm pnm tga ico "
-    "heic heif fpc"
+    "heic heif fpc "
+    "svs scn bif ndpi ptif btf"  # TIFFs of microscopes and scanners
 )
 PICTURES = frozenset(_PICTURE_ENDINGS.split())
 

@@ -12,6 +12,7 @@ import xxhash
 from fastpipe.arrays import Uint64s
 from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.dataset.format.pixel_form import has_images
+from fastpipe.dataset.format.tiled_file import TILED_MAGIC
 
 # A header and a block for KEY.cls (a label has at most 20 digits), and the header of the image; of a
 # sample without an image, that of KEY.json.
@@ -90,6 +91,8 @@ def picture_ending(data: bytes) -> str:
     """The name, without "KEY.", of the member that begins with these bytes."""
     if data.startswith(PNG_MAGIC):
         return "png"
+    if data.startswith(TILED_MAGIC):
+        return "tif"
     return "fpc" if data.startswith(FPC_MAGIC) else "jpg"
 
 

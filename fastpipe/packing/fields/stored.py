@@ -159,7 +159,7 @@ class FieldValues:
         pictures = []
         for number, value in enumerate(values):
             with naming_picture(number):
-                packed = convert(value, options)
+                packed = convert(value, options, keep_tiles=False)
             pictures.append(packed.data)
         return tuple(pictures)
 
@@ -179,7 +179,7 @@ class FieldValues:
             return self._placement(frame).turn
 
         options = replace(self._encode, storage=JPEG_STORAGE, apply_exif=True)
-        return convert(value, options, turn).data
+        return convert(value, options, turn, keep_tiles=False).data
 
 
 def _array_member(data: bytes) -> bytes:

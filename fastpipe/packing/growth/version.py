@@ -27,7 +27,11 @@ from fastpipe.arrays import Bools, Int64s, Records
 from fastpipe.dataset.format.description import Intact, read_info
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.dataset.format.folder import Place
-from fastpipe.dataset.format.layout import DATASET_FILE, shard_number
+from fastpipe.dataset.format.layout import (
+    DATASET_FILE,
+    WIDE_INDEX_DTYPE,
+    shard_number,
+)
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.packing.fields.agreement import agreement_state_of
@@ -252,8 +256,13 @@ class KeptShard:
         self._start = start
         self._stop = start + len(is_kept)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether the records are of WIDE_INDEX_DTYPE."""
+        return bool(self._records.dtype == WIDE_INDEX_DTYPE)
+
     def records(self, store: Store) -> Records:
-        """(samples,) of INDEX_DTYPE; `shard` is 0."""
+        """(samples,) records of the index; `shard` is 0."""
         # A copy, because the records are a map of the file of the old version.
         records = np.array(self._records[self._start : self._stop])
         records = records[self._is_kept]

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fastpipe.arrays import Records
-from fastpipe.dataset.format.layout import INDEX_DTYPE, WORK_FOLDER
+from fastpipe.dataset.format.layout import WORK_FOLDER, index_dtype
 from fastpipe.packing.fields.agreement import Agreed
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.picture.convert import Packed
@@ -118,6 +118,7 @@ class Entry:
         agreed: `Agreement.state` after the shard.
         parts: field, part of its columns, and size in bytes of each piece in the file.
         body_at: offset in the file at which the index records begin.
+        is_wide: the index records are of WIDE_INDEX_DTYPE.
     """
 
     name: str
@@ -126,10 +127,16 @@ class Entry:
     agreed: dict[str, Any] = field(default_factory=dict)
     parts: tuple[tuple[str, str, int], ...] = ()
     body_at: int = 0
+    is_wide: bool = False
 
     @property
     def samples(self) -> int:
         return sum(tar.samples for tar in self.tars)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the index records."""
+        return index_dtype(is_wide=self.is_wide)
 
     def line(self) -> bytes:
         """The line of JSON with which the file begins."""
@@ -139,11 +146,11 @@ class Entry:
         return json.dumps(recorded).encode() + b"\n"
 
     def records(self, store: Store) -> Records:
-        """(samples,) of INDEX_DTYPE; `shard` counts the entry's tars from 0."""
-        size_bytes = self.samples * INDEX_DTYPE.itemsize
+        """(samples,) of `dtype`; `shard` counts the entry's tars from 0."""
+        size_bytes = self.samples * self.dtype.itemsize
         path = f"{WORK_FOLDER}/{self.name}"
         data = store.read(path, self.body_at, self.body_at + size_bytes)
-        return np.frombuffer(data, INDEX_DTYPE).copy()
+        return np.frombuffer(data, self.dtype).copy()
 
     def piece_size(self, field: str, part: str) -> int:
         """The size in bytes of the shard's piece of a column."""
@@ -158,7 +165,7 @@ class Entry:
         """Functions that read the shard's piece of a column, chunk by chunk."""
         path = f"{WORK_FOLDER}/{self.name}"
         # The pieces lie behind the records, in the order of `parts`.
-        offset = self.body_at + self.samples * INDEX_DTYPE.itemsize
+        offset = self.body_at + self.samples * self.dtype.itemsize
         for field_name, part_name, size_bytes in self.parts:
             end = offset + size_bytes
             if (field_name, part_name) == (field, part):
@@ -189,7 +196,14 @@ class Entries:
         for entry in entries:
             self.tally.add(entry.tally)
             if entry.tars:
-                yield entry.name, entry.tars, entry.agreed, entry.parts, entry.body_at
+                yield (
+                    entry.name,
+                    entry.tars,
+                    entry.agreed,
+                    entry.parts,
+                    entry.body_at,
+                    entry.is_wide,
+                )
 
     def __len__(self) -> int:
         return self._count
@@ -198,10 +212,10 @@ class Entries:
         """The entries, with empty tallies."""
         for block in self._blocks:
             rows = json.loads(zlib.decompress(block))
-            for name, recorded_tars, agreed, recorded_parts, body_at in rows:
+            for name, recorded_tars, agreed, recorded_parts, body_at, is_wide in rows:
                 tars = _parse_tars(recorded_tars)
                 parts = _parse_parts(recorded_parts)
-                yield Entry(name, tars, Tally(), agreed, parts, body_at)
+                yield Entry(name, tars, Tally(), agreed, parts, body_at, is_wide)
 
     def clear(self) -> None:
         """Frees the memory."""
@@ -232,7 +246,15 @@ def read_entry(store: Store, name: str, shard_sizes: Mapping[str, int]) -> Entry
             Agreed(**agreed)
         tars = _parse_tars(recorded["tars"])
         parts = _parse_parts(recorded["parts"])
-        entry = Entry(name, tars, tally, recorded["agreed"], parts, len(line))
+        entry = Entry(
+            name,
+            tars,
+            tally,
+            recorded["agreed"],
+            parts,
+            len(line),
+            recorded["is_wide"],
+        )
     except Exception:
         # The shard can always be made again, whatever is wrong with this file.
         return None

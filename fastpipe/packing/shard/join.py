@@ -18,10 +18,10 @@ from fastpipe.dataset.format.fields import (
     sidecars,
 )
 from fastpipe.dataset.format.layout import (
-    INDEX_DTYPE,
     INDEX_FILE,
     SOURCES_DTYPE,
     SOURCES_FILE,
+    index_dtype,
     version_folder,
 )
 from fastpipe.dataset.format.pixel_form import PixelForm, count_forms, has_images
@@ -50,8 +50,12 @@ class FinishedShard(Protocol):
     @property
     def agreed(self) -> dict[str, Any]: ...
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether the index records are of WIDE_INDEX_DTYPE."""
+
     def records(self, store: Store) -> Records:
-        """(samples,) of INDEX_DTYPE; `shard` counts the shard's tars from 0."""
+        """(samples,) records of the index; `shard` counts the shard's tars from 0."""
 
     def piece_size(self, field: str, part: str) -> int:
         """The size in bytes of the shard's piece of a column."""
@@ -79,6 +83,7 @@ class IndexWriter:
         content: the hash of what decides which samples there are, and their order.
         stored_bytes: of the pictures in the shards.
         jpeg_bytes: of the pictures as files, with those of lists, and of arrays.
+        is_wide: index.npy is of WIDE_INDEX_DTYPE.
         index_hash, index_file_hash, sources_hash: of the values of index.npy, of that file, and of
             sources.npy.
     """
@@ -93,11 +98,13 @@ class IndexWriter:
         self._shards = shards
         self._folder = folder
         self._samples = sum(shard.samples for shard in shards)
+        self.is_wide = any(shard.is_wide for shard in shards)
 
     def write_index(self) -> None:
         records = self._records()
+        dtype = index_dtype(is_wide=self.is_wide)
         with self._store.open_atomic(f"{self._folder}{INDEX_FILE}") as file:
-            hashes = write_npy(file, INDEX_DTYPE, self._samples, records)
+            hashes = write_npy(file, dtype, self._samples, records)
         self.index_hash, self.index_file_hash = hashes
 
     def write_sources(self) -> None:
@@ -110,6 +117,7 @@ class IndexWriter:
         """The index records of all shards, a shard at a time: they may be larger than memory."""
         # The number of the shard's first tar in the dataset.
         first_tar = 0
+        dtype = index_dtype(is_wide=self.is_wide)
         records_of_shards = self._store.map(
             lambda shard: shard.records(self._store), self._shards
         )
@@ -124,7 +132,7 @@ class IndexWriter:
             self.content.update(content.tobytes())
             self.forms += count_forms(records)
             self.label_counts.update(records["label"].tolist())
-            yield records.tobytes()
+            yield records.astype(dtype, copy=False).tobytes()
 
     def _sources(self) -> Iterator[bytes]:
         for _, data in _read_pieces(self._store, self._shards, *SOURCES):

@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 
 from fastpipe.dataset.format.fields import LARGE_KINDS
-from fastpipe.dataset.format.layout import SOURCES_DTYPE, WORK_FOLDER, shard_name
+from fastpipe.dataset.format.layout import (
+    SOURCES_DTYPE,
+    WORK_FOLDER,
+    needs_wide_index,
+    shard_name,
+)
 from fastpipe.dataset.format.sample_layout import Stored
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.packing.fields.agreement import Agreed, Agreement
@@ -216,14 +221,20 @@ class ShardMaker:
         for (field, part), file in self._pieces.items():
             parts.append((field, part, file.tell()))
         agreed = self._agreement.state()
-        entry = Entry(self.name, tars, self._tally, agreed, tuple(parts))
+        records_of_tars = []
+        for tar_index, tar in enumerate(self._tars):
+            records = tar.records
+            records["shard"] = tar_index
+            records_of_tars.append(records)
+        is_wide = any(needs_wide_index(records) for records in records_of_tars)
+        entry = Entry(
+            self.name, tars, self._tally, agreed, tuple(parts), is_wide=is_wide
+        )
         line = entry.line()
         with self._context.store.open_atomic(f"{WORK_FOLDER}/{self.name}") as out:
             out.write(line)
-            for tar_index, tar in enumerate(self._tars):
-                records = tar.records
-                records["shard"] = tar_index
-                out.write(records.tobytes())
+            for records in records_of_tars:
+                out.write(records.astype(entry.dtype).tobytes())
             for file in self._pieces.values():
                 file.seek(0)
                 shutil.copyfileobj(file, out, _COPY_BYTES)

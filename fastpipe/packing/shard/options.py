@@ -59,7 +59,8 @@ _LIMITS = {
     "tile": (0, 65500),
     "shard_size": (100_000, 2**40),
     "seed": (0, 2**64 - 1),
-    "max_pixels": (1, 65500 * 65500),
+    "max_pixels": (1, 2**60),
+    "level": (0, 100),
     "max_scans": (1, 2**31 - 1),
 }
 
@@ -106,9 +107,11 @@ class PackOptions:
                 packed before there was the rule.
         """
         encode = asdict(self.encode)
-        # Datasets that were packed before this option existed do not have it in dataset.json.
+        # Datasets that were packed before these options existed lack them in dataset.json.
         if self.encode.background is None:
             del encode["background"]
+        if self.encode.level == 0:
+            del encode["level"]
         shaping = {
             **encode,
             "shard_size": self.shard_size,

@@ -143,11 +143,7 @@ def publish_dataset(
         "forms": describe_forms(index.forms),
         "shards": tars,
         "next_shard": max(previous.info["next_shard"], next_shard),
-        "index": {
-            "name": INDEX_FILE,
-            "xxh3_64": index.index_hash,
-            "file_xxh3_64": index.index_file_hash,
-        },
+        "index": _describe_index(index),
         "sources": {"name": SOURCES_FILE, "file_xxh3_64": index.sources_hash},
         "fields": fields,
         "counts": describe_tally(total),
@@ -202,6 +198,18 @@ def _describe_pack(
         "options": shaping,
         "plan": {} if plan is None else {"step": plan.step, "base": plan.base},
     }
+
+
+def _describe_index(index: IndexWriter) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": INDEX_FILE,
+        "xxh3_64": index.index_hash,
+        "file_xxh3_64": index.index_file_hash,
+    }
+    # Most datasets have no such picture, and no such entry.
+    if index.is_wide:
+        described["is_wide"] = True
+    return described
 
 
 def describe_tally(tally: Tally) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import xxhash
 from fastpipe.arrays import Records
 from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.dataset.format.fields import Field, image_format_of, member
-from fastpipe.dataset.format.layout import INDEX_DTYPE, shard_name
+from fastpipe.dataset.format.layout import WIDE_INDEX_DTYPE, shard_name
 from fastpipe.dataset.format.pixel_form import NO_FORM
 from fastpipe.dataset.format.sample_layout import (
     BEFORE_BYTES,
@@ -175,7 +175,7 @@ class TarWriter:
     """Writes one tar with WebDataset's names. Its bytes do not depend on the machine, the user or
     the time.
 
-    A sample is KEY.cls (the label), the image (KEY.jpg, .fpc or .png), KEY.json (its note), the
+    A sample is KEY.cls (the label), the image (KEY.jpg, .fpc, .png or .tif), KEY.json (its note), the
     members of its fields. A sample without an image lacks that member.
     """
 
@@ -208,7 +208,7 @@ class TarWriter:
         form = NO_FORM
         if packed.data:
             form = read_form(packed.data)
-        # As INDEX_DTYPE; the number of the shard is known only when the shards are joined.
+        # As WIDE_INDEX_DTYPE; the number of the shard is known only when the shards are joined.
         record = (
             0,
             start + BEFORE_BYTES,
@@ -226,8 +226,8 @@ class TarWriter:
 
     @property
     def records(self) -> Records:
-        """(samples so far,) of INDEX_DTYPE; `shard` is 0."""
-        return np.array(self._records, dtype=INDEX_DTYPE)
+        """(samples so far,) of WIDE_INDEX_DTYPE; `shard` is 0."""
+        return np.array(self._records, dtype=WIDE_INDEX_DTYPE)
 
     def finish(self) -> Tar:
         """Ends the tar, and gives the file its name when it is on the disk."""

@@ -1,7 +1,7 @@
 """The bytes of a source file -> the bytes that a shard holds.
 
-A JPEG becomes a JPEG with the same coefficients. All else becomes a PNG with the same pixels, or a
-JPEG where the source has loss.
+A JPEG becomes a JPEG with the same coefficients, and a TIFF in JPEG tiles a KEY.tif with those of
+its tiles. All else becomes a PNG with the same pixels, or a JPEG where the source has loss.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastpipe.dataset.format.layout import (
     COEFFICIENTS_STORAGE,
     JPEG_STORAGE,
+    MAX_NARROW_SIDE,
     MAX_SAMPLE_BYTES,
 )
 from fastpipe.dataset.format.pixel_form import PixelForm
@@ -53,14 +54,13 @@ from fastpipe.sources.picture.probe import (
     native,
     read_form,
 )
+from fastpipe.sources.picture.tiff_tiles import TiffTiles, find_tiles, store_tiles
 
 MAX_PIXELS: int = _engine.MAX_PIXELS
 # A progressive JPEG may have thousands of scans, each over all of its pixels: a bomb of time.
 MAX_SCANS = 256
 TILE = 32
 DAMAGED = ("reject", "decode")
-# The index has 16 bits for a side.
-_MAX_PNG_SIDE = 65535
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class EncodeOptions:
     tile: int = TILE
     damaged: str = "reject"
     storage: str = JPEG_STORAGE
+    level: int = 0  # of a TIFF that has its picture in several sizes; 0: the largest
     # "#rrggbb", on which transparent pictures are put; None: they keep their alpha.
     background: str | None = None
 
@@ -89,7 +90,8 @@ class EncodeOptions:
 class Packed:
     """One picture, ready for a shard."""
 
-    data: bytes  # a baseline JPEG of one scan, its coefficients as a KEY.fpc, or a PNG
+    # A baseline JPEG of one scan, its coefficients as a KEY.fpc, a PNG, or a KEY.tif.
+    data: bytes
     width: int
     height: int
     # Why the pixels differ from the source's; None: they, or the coefficients, are the same.
@@ -130,9 +132,19 @@ def _turn_by_exif(_: tuple[int, int], orientation: int) -> int:
 
 
 def convert(
-    data: bytes | OpenedImage, options: EncodeOptions, turn: Turn = _turn_by_exif
+    data: bytes | OpenedImage,
+    options: EncodeOptions,
+    turn: Turn = _turn_by_exif,
+    *,
+    keep_tiles: bool = True,
 ) -> Packed:
     """Packs a file, or pixels.
+
+    Args:
+        data: the file, or the pixels.
+        options: how to pack it.
+        turn: how to turn it.
+        keep_tiles: a TIFF in JPEG tiles stays in tiles.
 
     Raises:
         ImageError: the picture, or `turn`, refuses it.
@@ -140,6 +152,15 @@ def convert(
     if isinstance(data, OpenedImage):
         return _pack_opened(data, "pixels", options, turn)
     name = image_format(data)
+    if options.level > 0 and name != "TIFF":
+        raise ImageError(
+            f"a {name} has its picture in one size, and --level {options.level} was passed; pack "
+            "pyramids apart from other images"
+        )
+    if name == "TIFF" and keep_tiles:
+        tiles = find_tiles(data, options.level)
+        if tiles is not None and not _is_shrunk(tiles.size, options):
+            return _pack_tiles(data, tiles, options)
     if name == COEFFICIENTS:
         data = native(_engine.restore_jpeg, data)
     elif name != "JPEG":
@@ -176,6 +197,11 @@ def read_stored_header(data: bytes) -> tuple[int, int, int, int]:
     is_png = False
     form = PixelForm()
     try:
+        if name == "TIFF":
+            tiles = find_tiles(data)
+            if tiles is not None:
+                _refuse_wide_index(tiles.size)
+                return *tiles.size, *PixelForm(tiles.channels)
         if name == "JPEG":
             header = read_header(data)
             size = header.size
@@ -225,6 +251,32 @@ def _pack_jpeg(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
         samples = samples[:, :, :1]
     is_png = options.as_png(lossless=False)
     return _encode(samples, packed, options, kind, segments, is_png=is_png)
+
+
+def _pack_tiles(data: bytes, tiles: TiffTiles, options: EncodeOptions) -> Packed:
+    refuse_more_pixels(tiles.size, options.max_pixels)
+    tile_options = replace(options, storage=JPEG_STORAGE)
+
+    def transcode(tile: bytes) -> bytes:
+        jpeg, _ = _transcode(tile, [], tile_options)
+        # Without `check_only` there is a JPEG, or an error.
+        assert jpeg is not None
+        return jpeg
+
+    stored = store_tiles(data, tiles, transcode)
+    if len(stored) > MAX_SAMPLE_BYTES:
+        raise ImageError(
+            f"{len(stored):,} bytes to store; the index holds up to {MAX_SAMPLE_BYTES:,}. Of the "
+            f"{tiles.num_levels} levels of this file, --level packs a smaller one"
+        )
+    return Packed(
+        stored,
+        *tiles.size,
+        change=None,
+        source_size=tiles.size,
+        multi_frame=tiles.multi_frame,
+        jpeg_bytes=len(stored),
+    )
 
 
 def _pack_damaged(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
@@ -302,7 +354,7 @@ def _begin(
     change = None
     refuse_more_pixels(size, options.max_pixels)
     # A picture that is shrunk may have longer sides than the format allows.
-    if options.max_size is not None and max(size) > options.max_size:
+    if _is_shrunk(size, options):
         change = "shrunk"
     else:
         _refuse_long_sides(size, is_png=is_png)
@@ -406,15 +458,30 @@ def _transcode(
     return jpeg, info
 
 
+def _is_shrunk(size: tuple[int, int], options: EncodeOptions) -> bool:
+    return options.max_size is not None and max(size) > options.max_size
+
+
 def _refuse_long_sides(size: tuple[int, int], *, is_png: bool) -> None:
     limit = MAX_SIDE
     owner = "JPEG's"
     if is_png:
-        limit = _MAX_PNG_SIDE
-        owner = "the index's"
+        limit = MAX_NARROW_SIDE
+        owner = "a PNG's"
     if max(size) > limit:
         raise ImageError(
-            f"{size[0]} x {size[1]} has a side over {owner} {limit:,} pixels; --max-size shrinks it"
+            f"{size[0]} x {size[1]} has a side over {owner} {limit:,} pixels; --max-size shrinks "
+            "it, or save it as a TIFF in JPEG tiles, which may have any size: vips tiffsave IMAGE "
+            "FILE.tif --tile --compression jpeg --bigtiff"
+        )
+
+
+def _refuse_wide_index(size: tuple[int, int]) -> None:
+    """Raises ImageError if the index of an unpacked source has no room for a size."""
+    if max(size) > MAX_NARROW_SIDE:
+        raise ImageError(
+            f"{size[0]} x {size[1]} has a side over {MAX_NARROW_SIDE:,} pixels, and the source is "
+            "not packed; pack it first: fastpipe pack SRC DST"
         )
 
 

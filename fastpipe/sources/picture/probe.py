@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.sample_layout import picture_ending
+from fastpipe.dataset.format.tiled_file import tiled_channels
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
 from fastpipe.sources.jpeg_segments import read_header
@@ -123,7 +124,7 @@ def _iso_media_format(data: bytes) -> str:
 
 
 def read_form(picture: bytes) -> PixelForm:
-    """The form of a JPEG, KEY.fpc or PNG whose size could be read.
+    """The form of a JPEG, KEY.fpc, PNG or KEY.tif whose size could be read.
 
     Raises:
         ImageError: a JPEG ends before its picture data.
@@ -131,6 +132,8 @@ def read_form(picture: bytes) -> PixelForm:
     ending = picture_ending(picture)
     if ending == "fpc":
         return PixelForm(picture[_COMPONENTS_OFFSET])
+    if ending == "tif":
+        return PixelForm(tiled_channels(picture))
     if ending == "jpg":
         return PixelForm(read_header(picture).components)
     # A PNG has alpha by its colour type, or by a chunk tRNS between IHDR and the picture.

@@ -146,6 +146,15 @@ def pack(
             rich_help_panel=options.IMAGES,
         ),
     ] = False,
+    level: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Of pyramids, TIFFs that have their picture in several sizes, such as slides of "
+            "microscopes: 0 packs the largest one, 1 the next, and so on.",
+            rich_help_panel=options.IMAGES,
+        ),
+    ] = 0,
     max_pixels: Annotated[
         int,
         typer.Option(
@@ -264,6 +273,7 @@ def pack(
                     background=background,
                     damaged=damaged,
                     keep_metadata=keep_metadata,
+                    level=level,
                     max_pixels=max_pixels,
                     max_scans=max_scans,
                     storage=storage,

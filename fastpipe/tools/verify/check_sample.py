@@ -14,7 +14,7 @@ import xxhash
 
 from fastpipe.arrays import Records
 from fastpipe.dataset.format import tar_writer as tar
-from fastpipe.dataset.format.layout import INDEX_DTYPE
+from fastpipe.dataset.format.layout import WIDE_INDEX_DTYPE
 from fastpipe.dataset.format.open_file import read_at
 from fastpipe.dataset.format.pixel_form import NO_FORM
 from fastpipe.dataset.format.sample_layout import read_names
@@ -200,7 +200,7 @@ def read_content(members: list[SampleMember], read: Read) -> SampleContent:
 def record_of(
     shard: ShardFacts, content: SampleContent, digest: int
 ) -> tuple[Any, ...]:
-    """The index record of a sample with this content, in the order of INDEX_DTYPE.
+    """The index record of a sample with this content, in the order of WIDE_INDEX_DTYPE.
 
     `digest`: the hash of what the index describes.
 
@@ -230,14 +230,14 @@ def record_of(
 
 
 def records_of(shard: ShardFacts) -> Records:
-    """(samples,) of INDEX_DTYPE: the records that pack wrote. PackError: the shard is damaged."""
+    """(samples,) of WIDE_INDEX_DTYPE: the records that pack wrote. PackError: the shard is damaged."""
     records = []
     with open_samples(shard, "the index") as samples:
         for members, read in samples:
             content = read_content(members, read)
             digest = xxhash.xxh3_64_intdigest(content.described)
             records.append(record_of(shard, content, digest))
-    return np.array(records, dtype=INDEX_DTYPE)
+    return np.array(records, dtype=WIDE_INDEX_DTYPE)
 
 
 @dataclass(frozen=True)
@@ -384,7 +384,7 @@ def _check_sample(
     if problem_words is not None:
         return Mismatch(new_damage(problem_words, offset=content.offset), of_shard=True)
     for name, expected, actual in zip(
-        INDEX_DTYPE.names or (), record.item(), actual_record, strict=True
+        WIDE_INDEX_DTYPE.names or (), record.item(), actual_record, strict=True
     ):
         if expected != actual:
             damage = new_damage(

@@ -59,6 +59,10 @@ class IndexPart:
     least_label: int  # that is possible
     classes: int  # how many there are; a label is below it
 
+    def row_at(self, sample: int) -> int:
+        """The byte of index.npy where the row of a sample begins."""
+        return self.rows_at + sample * self.records.dtype.itemsize
+
     def records_of(self, shard: ShardFacts) -> Records:
         """(samples,) a copy of the records of a shard's samples."""
         start = shard.first_sample - self.first_sample
@@ -371,7 +375,7 @@ class _ShardReading:
                     damage,
                     file=INDEX_FILE,
                     problem=f"the row is wrong, because {shard.name} is intact: {damage.problem}",
-                    offset=usable_index.rows_at + damage.sample * INDEX_DTYPE.itemsize,
+                    offset=usable_index.row_at(damage.sample),
                 )
             else:
                 yield damage

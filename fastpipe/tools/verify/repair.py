@@ -17,9 +17,9 @@ from fastpipe.dataset.format.description import file_hash, read_info
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, read_fields, sidecars
 from fastpipe.dataset.format.layout import (
     DATASET_FILE,
-    INDEX_DTYPE,
     INDEX_FILE,
     SOURCES_FILE,
+    index_dtype,
     shard_number,
     version_folder,
 )
@@ -403,8 +403,9 @@ def _rebuild(
     if INDEX_FILE in damaged:
         with store.open_atomic(f"{folder}{INDEX_FILE}") as file:
             # If the check raises, the new file is discarded and the damaged one stays.
-            chunks = (records_of(shard).tobytes() for shard in shards)
-            _, digest = write_npy(file, INDEX_DTYPE, samples, chunks)
+            dtype = index_dtype(is_wide=bool(info["index"].get("is_wide", False)))
+            chunks = (records_of(shard).astype(dtype).tobytes() for shard in shards)
+            _, digest = write_npy(file, dtype, samples, chunks)
             _check_rebuilt(INDEX_FILE, info["index"]["file_xxh3_64"], digest)
     for field in read_fields(info).values():
         for name, column in zip(sidecars(field), columns(field), strict=True):

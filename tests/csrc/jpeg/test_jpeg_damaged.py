@@ -16,7 +16,7 @@ from support.pictures.jpegs import scan_start
 
 from fastpipe import _engine
 
-PLAIN_REASON = re.compile(r"the (JPEG|picture|bytes) [a-zA-Z' ]+(: [^\n]+)?")
+PLAIN_REASON = re.compile(r"the (JPEG|TIFF|picture|bytes) [a-zA-Z.' ]+(: [^\n]+)?")
 WIDTH, HEIGHT = 57, 43
 
 

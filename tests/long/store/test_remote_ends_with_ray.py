@@ -66,7 +66,8 @@ def test_a_program_with_ray_ends(
         first = first.replace(name, value)
     programs = list(programs_that_end(f"{first}\n{code}", times(1, 25), remote_packed, tmp_path))
     programs = programs[: times(2, len(programs))]  # each starts workers of Ray
-    # A thread of Ray's own (worker.io, in _raylet.so) has crashed once in some hundred starts, before a loader was made.
+    # A thread of Ray's own (worker.io, in _raylet.so) has crashed once in some hundred starts, before a loader was
+    # made.
     outcomes = check_ends(
         iter(programs), remote_packed, expected, tracebacks, crashes_before="trains"
     )

@@ -125,7 +125,7 @@ def test_a_side_too_long_for_a_jpeg_or_an_index() -> None:
     assert "a side over JPEG's 65,500 pixels; --max-size" in reason(data, EncodeOptions(quality=90))
     assert convert(data, EncodeOptions(max_size=100)).width == 100
     data = saved("PNG", "L", (1, 65_536))
-    assert "a side over the index's 65,535 pixels; --max-size" in reason(data)
+    assert "a side over a PNG's 65,535 pixels; --max-size" in reason(data)
     assert convert(data, EncodeOptions(max_size=100)).height == 100
 
 
