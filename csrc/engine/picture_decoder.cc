@@ -46,6 +46,7 @@ Status PictureDecoder::decode(int denominator, Rect region, RowSink sink, Decode
     const Status status = png_.decode(region.y, region.height);
     return status.ok() ? png_rows(png_, region, sink, &room_) : status;
   }
+  if (is_tiled() && tiled_.has_pngs()) return tiled_.decode(denominator, region, sink, method);
   if (converters_.empty()) converters_.resize(1);
   sink = converters_.front().before(sink, region.width);
   if (kind_ == Kind::coefficients) return coefficients_.decode(denominator, region, sink, method, kernels);

@@ -40,7 +40,9 @@ class PictureDecoder {
   Size scaled_size(int denominator) const { return scaled_down(size(), denominator); }
   bool is_coefficients() const { return kind_ == Kind::coefficients; }
   bool is_tiled() const { return kind_ == Kind::tiled; }
-  bool is_png() const { return kind_ == Kind::png; }  // which has no reduced size: its denominator is 1
+  bool is_png() const { return kind_ == Kind::png; }
+  // Whether it has reduced sizes; else its denominator is 1.
+  bool has_scales() const { return !is_png() && !(is_tiled() && tiled_.has_pngs()); }
 
   // As JpegDecoder::decode, in the form of the sink. The kernels are those for a KEY.fpc.
   Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best,

@@ -81,10 +81,10 @@ void RowWorker::Crop::give_back() {
 
 // Which part of the picture is needed, at which scale: 1, or a smaller one if that is possible. False if the crop is
 // not.
-bool RowWorker::Crop::plan(bool png) {
+bool RowWorker::Crop::plan(const PictureDecoder& decoder) {
   Box box = box_of(*task);
   const bool mirrored = task->flip != 0;
-  const int decoded_bytes = png ? options.form.bytes() : options.form.bytes_decoded();
+  const int decoded_bytes = decoder.is_png() ? options.form.bytes() : options.form.bytes_decoded();
   copied = copier.plan(box, bounds_of(*task), mirrored, options.padding, out, options.form.bytes(), decoded_bytes);
   if (copied) {
     needed = {1, copier.region()};
@@ -100,7 +100,7 @@ bool RowWorker::Crop::plan(bool png) {
     box = padder.box();
     resized = padder.room();
   }
-  const bool reducible = !png && !options.exact && !padded() && options.resampling.averages();
+  const bool reducible = decoder.has_scales() && !options.exact && !padded() && options.resampling.averages();
   const int by = reducible ? denominator(box, out.size) : 1;
   box = {box.x / by, box.y / by, box.width / by, box.height / by};
   const bool flip = mirrored && !padded();
@@ -207,7 +207,7 @@ Status RowWorker::fill_picture(const File* file, RowCounters* counters, StageFla
     Crop& crop = crops_[i];
     status = check_crop(*crop.task, crop.options.padding.mode);
     if (!status.ok()) return status;
-    if (!crop.plan(decoder_.is_png())) return bad_crop(*crop.task);
+    if (!crop.plan(decoder_)) return bad_crop(*crop.task);
   }
   counters->decode_ns = now_ns() - started;
   if (file != nullptr && decoder_.is_coefficients()) {

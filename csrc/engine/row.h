@@ -129,7 +129,7 @@ class RowWorker {
 
     bool padded() const { return options.padding.mode != PaddingMode::none; }
     RowSink sink() { return {this, take, options.form, copied}; }  // copies or resizes decoded rows
-    bool plan(bool png);
+    bool plan(const PictureDecoder& decoder);
     static void take(void* context, int y, int count, const std::uint8_t* rows, std::ptrdiff_t stride);
     void finish();
     void give_back();

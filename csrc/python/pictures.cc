@@ -168,7 +168,7 @@ py::array decode(const py::bytes& picture, const std::optional<std::array<int, 4
   const Bytes bytes(picture);
   PictureDecoder decoder;
   raise_if(decoder.open(bytes.data, bytes.size, max_pixels));
-  if (denominator != 1 && decoder.is_png()) throw py::value_error("denominator: expected 1 for a PNG");
+  if (denominator != 1 && !decoder.has_scales()) throw py::value_error("denominator: expected 1 for a PNG");
   const Size whole = decoder.scaled_size(denominator);
   Rect rect = {0, 0, whole.width, whole.height};
   if (region) rect = {(*region)[0], (*region)[1], (*region)[2], (*region)[3]};

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/at_least.h"
+#include "png/png_rows.h"
 
 namespace fastpipe {
 namespace {
@@ -81,14 +82,23 @@ Status TiledDecoder::open_tile(int index) {
   }
   Status status = read(offset, at_least(&bytes_, size), size);
   const std::int64_t tile_pixels = static_cast<std::int64_t>(header_.tile.width) * header_.tile.height;
-  if (status.ok()) status = tile_.open(bytes_.data(), size, tile_pixels);
+  if (status.ok()) {
+    status = has_pngs() ? png_.open(bytes_.data(), size, tile_pixels) : jpeg_.open(bytes_.data(), size, tile_pixels);
+  }
   if (!status.ok()) return status;
-  const Size found = tile_.size();
+  const Size found = has_pngs() ? png_.header().size : jpeg_.size();
   if (found.width != header_.tile.width || found.height != header_.tile.height) {
     return error(Code::tiff_corrupt, "a tile of %d x %d pixels, expected %d x %d", found.width, found.height,
                  header_.tile.width, header_.tile.height);
   }
   return status;
+}
+
+// The part of the tile that is open.
+Status TiledDecoder::decode_tile(int denominator, Rect part, RowSink sink, DecodeMethod method) {
+  if (!has_pngs()) return jpeg_.decode(denominator, part, sink, method);
+  const Status status = png_.decode(part.y, part.height);
+  return status.ok() ? png_rows(png_, part, sink, &room_) : status;
 }
 
 Status TiledDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMethod method) {
@@ -119,7 +129,7 @@ Status TiledDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMe
       status = open_tile(index);
       if (!status.ok()) return status;
       const Rect part = {columns.begin, rows.begin, columns.length(), rows.length()};
-      status = tile_.decode(denominator, part, {&place, copy_rows, sink.form}, method);
+      status = decode_tile(denominator, part, {&place, copy_rows, sink.form}, method);
       if (!status.ok()) return status;
     }
     const int y = band.row * tile.height + rows.begin - region.y;
@@ -130,13 +140,12 @@ Status TiledDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMe
 
 Status TiledDecoder::check() {
   const Rect whole = {0, 0, header_.tile.width, header_.tile.height};
-  const PixelForm form = {header_.channels, 8};
   for (Band band = {0, 0, header_.across}; band.row < header_.down; ++band.row) {
     Status status = read_places(band);
     for (int column = 0; column < header_.across && status.ok(); ++column) {
       if (sizes_[static_cast<std::size_t>(column)] == 0) continue;
       status = open_tile(column);
-      if (status.ok()) status = tile_.decode(1, whole, {nullptr, forget_rows, form});
+      if (status.ok()) status = decode_tile(1, whole, {nullptr, forget_rows, PixelForm()}, DecodeMethod::best);
     }
     if (!status.ok()) return status;
   }

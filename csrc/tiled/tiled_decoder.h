@@ -1,4 +1,4 @@
-// A KEY.tif, a picture in JPEGs of its tiles -> rows of gray or RGBX of a region, at full or reduced size.
+// A KEY.tif, a picture in JPEGs or PNGs of its tiles -> rows of a region.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include "base/row_sink.h"
 #include "base/status.h"
 #include "jpeg/decode/jpeg.h"
+#include "png/png_decoder.h"
 #include "tiled/tiled_header.h"
 
 namespace fastpipe {
@@ -28,8 +29,10 @@ class TiledDecoder {
   Status open(const std::uint8_t* data, std::size_t known, std::size_t size, PartReader rest, std::int64_t max_pixels);
 
   Size size() const { return header_.size; }
+  bool has_pngs() const { return header_.is_png; }  // which have no reduced size: the denominator is 1
 
-  // As JpegDecoder::decode. A tile has the pixels of its own JPEG: no colours are interpolated across its edges.
+  // As JpegDecoder::decode; the sink gets the rows of PNGs in its form. A tile has the pixels of its own JPEG: no
+  // colours are interpolated across its edges.
   Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best);
 
   // Decodes each tile of the whole picture and forgets it.
@@ -39,6 +42,7 @@ class TiledDecoder {
   void give_back() {
     give_back_if_giant(&bytes_);
     give_back_if_giant(&band_);
+    png_.give_back();
   }
 
  private:
@@ -52,6 +56,7 @@ class TiledDecoder {
   Status read(std::uint64_t first, void* out, std::size_t count) const;
   Status read_places(const Band& band);
   Status open_tile(int index);
+  Status decode_tile(int denominator, Rect part, RowSink sink, DecodeMethod method);
 
   const std::uint8_t* data_ = nullptr;
   std::size_t known_ = 0;
@@ -62,7 +67,9 @@ class TiledDecoder {
   std::vector<std::uint32_t> sizes_;
   std::vector<std::uint8_t> bytes_;  // of the tile at hand
   std::vector<std::uint8_t> band_;   // rows of pixels
-  JpegDecoder tile_;
+  std::vector<std::uint8_t> room_;   // of rows of a PNG
+  JpegDecoder jpeg_;
+  PngDecoder png_;
 };
 
 }  // namespace fastpipe

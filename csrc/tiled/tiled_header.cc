@@ -19,7 +19,6 @@ constexpr std::size_t kValueBytes = 8;
 constexpr int kImageWidth = 256;
 constexpr int kImageLength = 257;
 constexpr int kCompression = 259;
-constexpr int kSamplesPerPixel = 277;
 constexpr int kTileWidth = 322;
 constexpr int kTileLength = 323;
 constexpr int kTileOffsets = 324;
@@ -28,6 +27,7 @@ constexpr int kShort = 3;
 constexpr int kLong = 4;
 constexpr int kLong8 = 16;
 constexpr std::uint64_t kJpegCompression = 7;
+constexpr std::uint64_t kPngCompression = 34933;
 
 // Longer sides have products that an int cannot hold once they are rounded up to tiles.
 constexpr std::uint64_t kMaxSide = 1 << 30;
@@ -71,7 +71,7 @@ Status TiledHeader::read(const std::uint8_t* data, std::size_t known, std::size_
   const std::uint64_t most_tags = (known - kHeaderBytes - 8) / kTagBytes;
   if (tag_count > most_tags) return error(Code::tiff_corrupt, "it says that it has %" PRIu64 " tags", tag_count);
 
-  std::uint64_t width = 0, height = 0, tile_width = 0, tile_height = 0, compression = 0, samples = 0;
+  std::uint64_t width = 0, height = 0, tile_width = 0, tile_height = 0, compression = 0;
   const std::uint8_t* offsets = nullptr;
   const std::uint8_t* sizes = nullptr;
   for (std::uint64_t i = 0; i < tag_count; ++i) {
@@ -85,9 +85,6 @@ Status TiledHeader::read(const std::uint8_t* data, std::size_t known, std::size_
         break;
       case kCompression:
         compression = value_of(tag);
-        break;
-      case kSamplesPerPixel:
-        samples = value_of(tag);
         break;
       case kTileWidth:
         tile_width = value_of(tag);
@@ -106,9 +103,9 @@ Status TiledHeader::read(const std::uint8_t* data, std::size_t known, std::size_
     }
   }
 
-  if (compression != kJpegCompression || (samples != 1 && samples != 3)) {
-    return error(Code::tiff_corrupt, "compression %" PRIu64 " and %" PRIu64 " channels; expected 7, and 1 or 3",
-                 compression, samples);
+  if (compression != kJpegCompression && compression != kPngCompression) {
+    return error(Code::tiff_corrupt, "compression %" PRIu64 ", expected %" PRIu64 " or %" PRIu64, compression,
+                 kJpegCompression, kPngCompression);
   }
   if (!is_side(width, kMaxSide) || !is_side(height, kMaxSide) || !is_tile_side(tile_width) ||
       !is_tile_side(tile_height)) {
@@ -122,7 +119,7 @@ Status TiledHeader::read(const std::uint8_t* data, std::size_t known, std::size_
   tile = {static_cast<int>(tile_width), static_cast<int>(tile_height)};
   across = ceil_div(size.width, tile.width);
   down = ceil_div(size.height, tile.height);
-  channels = static_cast<int>(samples);
+  is_png = compression == kPngCompression;
 
   const std::uint64_t tiles = static_cast<std::uint64_t>(across) * static_cast<std::uint64_t>(down);
   // Where the numbers of a tag lie: in the tag itself, if there is room for them.

@@ -20,7 +20,7 @@ struct TiledHeader {
   Size tile;       // multiples of 16; tiles at the right and lower edge are whole, too
   int across = 0;  // tiles in a row
   int down = 0;
-  int channels = 0;              // 1: gray, 3: RGB
+  bool is_png = false;           // tiles are PNGs; else JPEGs
   std::uint64_t offsets_at = 0;  // where the u8 offsets of the tiles lie in the file, row by row
   std::uint64_t sizes_at = 0;    // where their u4 sizes in bytes lie; 0: all of the tile is black
 

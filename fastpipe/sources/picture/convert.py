@@ -1,7 +1,8 @@
 """The bytes of a source file -> the bytes that a shard holds.
 
 A JPEG becomes a JPEG with the same coefficients, and a TIFF in JPEG tiles a KEY.tif with those of
-its tiles. All else becomes a PNG with the same pixels, or a JPEG where the source has loss.
+its tiles. All else becomes a PNG with the same pixels, or a JPEG where the source has loss; in tiles,
+if it is large.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from fastpipe.dataset.format.layout import (
 )
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.sample_layout import Stored
+from fastpipe.dataset.format.tiled_file import cut_into_tiles
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
 from fastpipe.sources.jpeg_segments import (
@@ -60,6 +62,9 @@ MAX_PIXELS: int = _engine.MAX_PIXELS
 # A progressive JPEG may have thousands of scans, each over all of its pixels: a bomb of time.
 MAX_SCANS = 256
 TILE = 32
+# A PNG of so many pixels is stored in tiles: each of its strips is as wide as the picture, and a crop
+# would inflate all that lies beside it.
+TILED_PNG_PIXELS = 1 << 24
 DAMAGED = ("reject", "decode")
 
 
@@ -144,13 +149,13 @@ def convert(
         data: the file, or the pixels.
         options: how to pack it.
         turn: how to turn it.
-        keep_tiles: a TIFF in JPEG tiles stays in tiles.
+        keep_tiles: a TIFF in JPEG tiles stays in tiles, and what is large is cut into tiles.
 
     Raises:
         ImageError: the picture, or `turn`, refuses it.
     """
     if isinstance(data, OpenedImage):
-        return _pack_opened(data, "pixels", options, turn)
+        return _pack_opened(data, "pixels", options, turn, may_be_tiled=keep_tiles)
     name = image_format(data)
     if options.level > 0 and name != "TIFF":
         raise ImageError(
@@ -168,7 +173,9 @@ def convert(
         ready_png = None
         if name == "PNG" and has_strips(data):
             ready_png = data
-        return _pack_opened(opened, name, options, turn, ready_png)
+        return _pack_opened(
+            opened, name, options, turn, ready_png, may_be_tiled=keep_tiles
+        )
     try:
         return _pack_jpeg(data, options, turn)
     except ImageError as problem:
@@ -194,14 +201,14 @@ def read_stored_header(data: bytes) -> tuple[int, int, int, int]:
         width, height = native(_engine.picture_size, data, MAX_PIXELS)
         return width, height, *read_form(data)
 
-    is_png = False
     form = PixelForm()
     try:
         if name == "TIFF":
             tiles = find_tiles(data)
             if tiles is not None:
                 _refuse_wide_index(tiles.size)
-                return *tiles.size, *PixelForm(tiles.channels)
+                channels = 4 if tiles.channels == 2 else tiles.channels
+                return *tiles.size, *PixelForm(channels, tiles.bits)
         if name == "JPEG":
             header = read_header(data)
             size = header.size
@@ -210,11 +217,12 @@ def read_stored_header(data: bytes) -> tuple[int, int, int, int]:
         else:
             opened = open_image(data, name, max_pixels=MAX_PIXELS)
             size = opened.size
-            is_png = opened.lossless
             form = opened.form
     except TooManyPixelsError as problem:
         size = problem.size  # a loader may allow more
-    _refuse_long_sides(size, is_png=is_png)
+    if name == "JPEG":
+        _refuse_long_sides(size, is_png=False)
+    _refuse_wide_index(size)
     return *size, *form
 
 
@@ -258,6 +266,9 @@ def _pack_tiles(data: bytes, tiles: TiffTiles, options: EncodeOptions) -> Packed
     tile_options = replace(options, storage=JPEG_STORAGE)
 
     def transcode(tile: bytes) -> bytes:
+        if tiles.is_png:
+            native(_engine.check_picture, tile)
+            return tile
         jpeg, _ = _transcode(tile, [], tile_options)
         # Without `check_only` there is a JPEG, or an error.
         assert jpeg is not None
@@ -305,6 +316,8 @@ def _pack_opened(
     options: EncodeOptions,
     turn: Turn,
     ready_png: bytes | None = None,
+    *,
+    may_be_tiled: bool,
 ) -> Packed:
     """Packs a picture that is no JPEG.
 
@@ -314,10 +327,15 @@ def _pack_opened(
         options: how to pack it.
         turn: how to turn it.
         ready_png: its file, if that is a PNG with strips, which is stored as it is.
+        may_be_tiled: it becomes a KEY.tif, if it is large.
     """
     is_png = options.as_png(lossless=opened.lossless)
     packed = _begin(
-        opened.size, turn(opened.size, opened.orientation), options, is_png=is_png
+        opened.size,
+        turn(opened.size, opened.orientation),
+        options,
+        is_png=is_png,
+        may_be_tiled=may_be_tiled,
     )
     packed = replace(packed, multi_frame=opened.multi_frame)
     samples = opened.samples()
@@ -332,13 +350,25 @@ def _pack_opened(
             packed = replace(packed, change="put on the background")
     if is_png and samples.itemsize == 2:
         packed = replace(packed, deep_bits=int(samples.max()).bit_length())
-    if ready_png is not None and is_png and packed.change is None:
+    is_ready = ready_png is not None and is_png and packed.change is None
+    if (
+        ready_png is not None
+        and is_ready
+        and not (may_be_tiled and _is_tiled(packed.width, packed.height, is_png=True))
+    ):
         return replace(packed, data=ready_png, png_of=name, jpeg_bytes=len(ready_png))
-    return _encode(samples, packed, options, name, [], is_png=is_png)
+    return _encode(
+        samples, packed, options, name, [], is_png=is_png, may_be_tiled=may_be_tiled
+    )
 
 
 def _begin(
-    size: tuple[int, int], orientation: int, options: EncodeOptions, *, is_png: bool
+    size: tuple[int, int],
+    orientation: int,
+    options: EncodeOptions,
+    *,
+    is_png: bool,
+    may_be_tiled: bool = False,
 ) -> Packed:
     """The packed picture before it is decoded: without data, and of the source's size.
 
@@ -347,6 +377,7 @@ def _begin(
         orientation: to turn it by.
         options: how to pack it.
         is_png: it becomes a PNG.
+        may_be_tiled: it becomes a KEY.tif, if it is large.
 
     Raises:
         ImageError: it is over a limit.
@@ -357,7 +388,8 @@ def _begin(
     if _is_shrunk(size, options):
         change = "shrunk"
     else:
-        _refuse_long_sides(size, is_png=is_png)
+        if not may_be_tiled:
+            _refuse_long_sides(size, is_png=is_png)
         if options.apply_exif and orientation != 1:
             change = "turned upright"
     return Packed(b"", *size, change, source_size=size, orientation=orientation)
@@ -371,6 +403,7 @@ def _encode(
     segments: list[Segment],
     *,
     is_png: bool,
+    may_be_tiled: bool = False,
 ) -> Packed:
     """Turns, shrinks and encodes the samples of a source.
 
@@ -381,6 +414,7 @@ def _encode(
         kind: what the source is, if it is no usual JPEG.
         segments: for a JPEG.
         is_png: make a PNG.
+        may_be_tiled: make a KEY.tif of it, if it is large.
     """
     if options.apply_exif:
         samples = turn_upright(samples, packed.orientation)
@@ -395,21 +429,53 @@ def _encode(
         sampling = "420"
     height, width, channels = samples.shape
     packed = replace(packed, width=width, height=height)
+    is_tiled = may_be_tiled and _is_tiled(width, height, is_png=is_png)
     if is_png:
-        data = encode_png(samples)
+        if is_tiled:
+            data = cut_into_tiles(samples, encode_png, is_png=True)
+        else:
+            data = encode_png(samples)
         _refuse_more_bytes(data)
         return replace(packed, data=data, png_of=kind or "JPEG", jpeg_bytes=len(data))
 
     if channels < 3:
         sampling = "gray"
-    encoded = encode_jpeg(
-        to_rgb(samples), quality=options.quality or quality, sampling=sampling
-    )
+    jpeg_quality = options.quality or quality
+    if is_tiled:
+        return _encode_in_jpegs(samples, packed, options, kind, jpeg_quality)
+    encoded = encode_jpeg(to_rgb(samples), quality=jpeg_quality, sampling=sampling)
     jpeg, info = _transcode(encoded, segments, options)
     # Our encoder makes no JPEG that a baseline scan cannot hold.
     assert jpeg is not None
     return replace(
         packed, data=jpeg, change=packed.change or kind, jpeg_bytes=info["jpeg_bytes"]
+    )
+
+
+def _encode_in_jpegs(
+    samples: NDArray[Any],
+    packed: Packed,
+    options: EncodeOptions,
+    kind: str | None,
+    quality: int,
+) -> Packed:
+    """Encodes samples as the JPEGs of tiles, for a picture that is too long for one."""
+    tile_options = replace(options, storage=JPEG_STORAGE)
+    is_gray = samples.shape[2] < 3
+    sampling = "gray" if is_gray else "444"
+
+    def encode(tile: NDArray[Any]) -> bytes:
+        encoded = encode_jpeg(to_rgb(tile), quality=quality, sampling=sampling)
+        jpeg, _ = _transcode(encoded, [], tile_options)
+        # Our encoder makes no JPEG that a baseline scan cannot hold.
+        assert jpeg is not None
+        return jpeg
+
+    pixels = samples[:, :, :1] if is_gray else to_rgb(samples)
+    data = cut_into_tiles(pixels, encode, is_png=False)
+    _refuse_more_bytes(data)
+    return replace(
+        packed, data=data, change=packed.change or kind, jpeg_bytes=len(data)
     )
 
 
@@ -462,6 +528,15 @@ def _is_shrunk(size: tuple[int, int], options: EncodeOptions) -> bool:
     return options.max_size is not None and max(size) > options.max_size
 
 
+def _is_tiled(width: int, height: int, *, is_png: bool) -> bool:
+    """Whether a picture that is encoded becomes a KEY.tif."""
+    if is_png:
+        return (
+            width * height >= TILED_PNG_PIXELS or max(width, height) > MAX_NARROW_SIDE
+        )
+    return max(width, height) > MAX_SIDE
+
+
 def _refuse_long_sides(size: tuple[int, int], *, is_png: bool) -> None:
     limit = MAX_SIDE
     owner = "JPEG's"
@@ -470,9 +545,7 @@ def _refuse_long_sides(size: tuple[int, int], *, is_png: bool) -> None:
         owner = "a PNG's"
     if max(size) > limit:
         raise ImageError(
-            f"{size[0]} x {size[1]} has a side over {owner} {limit:,} pixels; --max-size shrinks "
-            "it, or save it as a TIFF in JPEG tiles, which may have any size: vips tiffsave IMAGE "
-            "FILE.tif --tile --compression jpeg --bigtiff"
+            f"{size[0]} x {size[1]} has a side over {owner} {limit:,} pixels; --max-size shrinks it"
         )
 
 

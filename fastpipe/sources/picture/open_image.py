@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from fastpipe.dataset.format.tiled_file import has_png_tiles
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
 from fastpipe.sources.jpeg_segments import exif_orientation
@@ -41,6 +42,8 @@ def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
         return _open_png(data, max_pixels)
     if name == "ICO":
         return _open_ico(data, max_pixels)
+    if has_png_tiles(data):
+        return _open_png_tiles(data, max_pixels)
     return open_by_plugin(data, name, max_pixels)
 
 
@@ -88,6 +91,22 @@ def _decode_png(data: bytes, max_pixels: int) -> NDArray[Any]:
         if engine_code(problem) == _engine.Code.png_surplus and not has_strips(data):
             return open_by_plugin(data, "PNG", max_pixels).samples()
         raise
+
+
+def _open_png_tiles(data: bytes, max_pixels: int) -> OpenedImage:
+    """Opens a KEY.tif that Pillow cannot open."""
+    size = native(_engine.picture_size, data, _NO_LIMIT)
+    refuse_more_pixels(size, max_pixels)
+    form = read_form(data)
+    samples = partial(
+        native,
+        _engine.decode,
+        data,
+        max_pixels=max_pixels,
+        channels=form.channels,
+        bits=form.bits,
+    )
+    return OpenedImage(size, samples, form=form)
 
 
 def _open_ico(data: bytes, max_pixels: int) -> OpenedImage:

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.dataset.format.sample_layout import picture_ending
-from fastpipe.dataset.format.tiled_file import tiled_channels
+from fastpipe.dataset.format.tiled_file import tiled_form
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
 from fastpipe.sources.jpeg_segments import read_header
@@ -133,7 +133,7 @@ def read_form(picture: bytes) -> PixelForm:
     if ending == "fpc":
         return PixelForm(picture[_COMPONENTS_OFFSET])
     if ending == "tif":
-        return PixelForm(tiled_channels(picture))
+        return tiled_form(picture)
     if ending == "jpg":
         return PixelForm(read_header(picture).components)
     # A PNG has alpha by its colour type, or by a chunk tRNS between IHDR and the picture.

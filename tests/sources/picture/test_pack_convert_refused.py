@@ -19,6 +19,7 @@ from support.sources.pack_sources import (
 )
 
 from fastpipe import _engine
+from fastpipe.dataset.format.sample_layout import picture_ending
 from fastpipe.errors import ImageError
 from fastpipe.sources.picture.convert import EncodeOptions, convert
 
@@ -119,13 +120,19 @@ def test_the_limit_of_pixels() -> None:
         assert refused == "40 x 30 is over the limit of 1,199 pixels (--max-pixels)"
 
 
-def test_a_side_too_long_for_a_jpeg_or_an_index() -> None:
+def test_a_side_too_long_for_a_jpeg_or_a_png() -> None:
+    """It is stored in tiles, but not as a field."""
     data = saved("PNG", "L", (65_535, 1))
-    assert convert(data, EncodeOptions()).width == 65_535
-    assert "a side over JPEG's 65,500 pixels; --max-size" in reason(data, EncodeOptions(quality=90))
-    assert convert(data, EncodeOptions(max_size=100)).width == 100
+    assert picture_ending(convert(data, EncodeOptions()).data) == "png"
+    quality = EncodeOptions(quality=90)
+    assert picture_ending(convert(data, quality).data) == "tif"
+    with pytest.raises(ImageError, match="a side over JPEG's 65,500 pixels; --max-size"):
+        convert(data, quality, keep_tiles=False)
+    assert convert(data, EncodeOptions(max_size=100), keep_tiles=False).width == 100
     data = saved("PNG", "L", (1, 65_536))
-    assert "a side over a PNG's 65,535 pixels; --max-size" in reason(data)
+    assert picture_ending(convert(data, EncodeOptions()).data) == "tif"
+    with pytest.raises(ImageError, match="a side over a PNG's 65,535 pixels; --max-size"):
+        convert(data, EncodeOptions(), keep_tiles=False)
     assert convert(data, EncodeOptions(max_size=100)).height == 100
 
 

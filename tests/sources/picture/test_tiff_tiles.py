@@ -16,6 +16,8 @@ from fastpipe import _engine
 from fastpipe.dataset.format.sample_layout import picture_ending
 from fastpipe.errors import ImageError
 from fastpipe.sources.picture.convert import EncodeOptions, convert, read_stored_header
+from fastpipe.sources.picture.pillow import OpenedImage
+from fastpipe.sources.picture.png import encode_png
 from fastpipe.sources.picture.probe import read_form
 
 OPTIONS = EncodeOptions()
@@ -213,3 +215,88 @@ def test_a_damaged_key_tif_is_an_error() -> None:
         assert pixels.shape == (height, width, 3)
         outcomes["pixels"] += 1
     assert min(outcomes.values()) > 100
+
+
+# ------------------------------------------------------------------------ tiles that are cut from pixels
+
+FORMS = {"gray": 1, "gray and alpha": 2, "RGB": 3, "RGB and alpha": 4}
+
+
+@pytest.fixture
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of 100 x 100 are large ones."""
+    monkeypatch.setattr("fastpipe.sources.picture.convert.TILED_PNG_PIXELS", 10_000)
+
+
+def samples_of(form: str, bits: int, size: tuple[int, int] = (301, 303)) -> Any:
+    rng = np.random.default_rng(bits)
+    dtype = np.uint8 if bits == 8 else np.uint16
+    shape = (size[1], size[0], FORMS[form])
+    return rng.integers(0, 2**bits, shape, dtype=dtype)
+
+
+@pytest.mark.usefixtures("small_limit")
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("form", FORMS)
+def test_large_pictures_without_loss_are_cut_into_pngs(form: str, bits: int) -> None:
+    samples = samples_of(form, bits)
+    png = encode_png(samples)
+    packed = convert(png, OPTIONS)
+    assert picture_ending(packed.data) == "tif"
+    assert packed.png_of == "PNG"
+    assert read_form(packed.data) == read_form(png)
+    for channels in (1, 3, 4):
+        for wanted_bits in (8, 16):
+            options: dict[str, Any] = {"channels": channels, "bits": wanted_bits}
+            whole = _engine.decode(png, **options)
+            assert np.array_equal(_engine.decode(packed.data, **options), whole)
+            part = _engine.decode(packed.data, region=(200, 100, 101, 203), **options)
+            assert np.array_equal(part, whole[100:303, 200:301])
+    with pytest.raises(ValueError, match="expected 1 for a PNG"):
+        _engine.decode(packed.data, denominator=2)
+    # tifffile and imagecodecs read it, too.
+    shown_samples = tifffile.imread(io.BytesIO(packed.data))
+    assert np.array_equal(shown_samples.reshape(samples.shape), samples)
+
+
+@pytest.mark.usefixtures("small_limit")
+@pytest.mark.parametrize("form", FORMS)
+def test_packing_png_tiles_again(form: str) -> None:
+    png = encode_png(samples_of(form, 16))
+    data = stored(png)
+    assert stored(data) == data
+    small = _engine.decode(stored(data, max_size=100), bits=16)
+    expected = _engine.decode(stored(png, max_size=100), bits=16)
+    assert np.array_equal(small, expected)
+    alone = convert(data, OPTIONS, keep_tiles=False)
+    assert picture_ending(alone.data) == "png"
+    assert np.array_equal(_engine.decode(alone.data, bits=16), _engine.decode(png, bits=16))
+
+
+def test_pictures_that_are_too_long_for_a_jpeg() -> None:
+    """Of a format with loss."""
+    wide = np.repeat(picture(700, 20, "smooth"), 100, axis=1)
+    lossy = OpenedImage((70_000, 20), lambda: wide, lossless=False)
+    packed = convert(lossy, OPTIONS)
+    assert picture_ending(packed.data) == "tif"
+    assert (packed.width, packed.height, packed.change) == (70_000, 20, "pixels")
+    shown_pixels = shown(packed.data).astype(int)
+    assert np.abs(shown_pixels - wide).mean() < 3
+    gray = OpenedImage((70_000, 20), lambda: wide[:, :, :1], lossless=False)
+    assert np.abs(shown(stored_of(gray)).astype(int) - wide[:, :, :1]).mean() < 3
+    refused = "a side over JPEG's 65,500 pixels"
+    with pytest.raises(ImageError, match=refused):
+        convert(lossy, OPTIONS, keep_tiles=False)
+
+
+def stored_of(opened: OpenedImage) -> bytes:
+    return convert(opened, OPTIONS).data
+
+
+def test_a_png_of_any_length() -> None:
+    wide = np.repeat(picture(700, 9), 100, axis=1)
+    packed = convert(encode_png(wide), OPTIONS)
+    assert (packed.width, packed.height) == (70_000, 9)
+    assert np.array_equal(_engine.decode(packed.data), wide)
+    with pytest.raises(ImageError, match="a side over a PNG's 65,535 pixels"):
+        convert(encode_png(wide), OPTIONS, keep_tiles=False)
