@@ -213,7 +213,10 @@ def sum_greys(
     scale,
     block_size: tl.constexpr,
 ):
-    """Sums (n, blocks) of the grey of some pixels each, as it is before the step of contrast."""
+    """Sums (n, blocks) of the grey of some pixels each, as it is before the step of contrast.
+
+    codes, values, flips and contrast_at are the arrays of a ColourRun.
+    """
     block = tl.program_id(0)
     row = tl.program_id(1)
     end = tl.load(contrast_at + row)
@@ -276,17 +279,18 @@ def change_pixels(
 ):
     """Carries all steps out on some pixels of an image, and normalises them.
 
-    num_sums is the number of `sums` of an image, rounded up to a power of two.
+    codes, values, flips and contrast_at are the arrays of a ColourRun; factors and shifts, a number
+    a channel, normalise. num_sums is the number of `sums` of an image, rounded up to a power of
+    two, as tl.arange takes it.
     """
     block = tl.program_id(0)
     row = tl.program_id(1)
     num_blocks = tl.num_programs(0)
     mean = 0.0
     if tl.load(contrast_at + row) < num_steps:
-        number = tl.arange(0, num_sums)
-        parts = tl.load(
-            sums + row * num_blocks + number, mask=number < num_blocks, other=0.0
-        )
+        sum_block = tl.arange(0, num_sums)
+        is_sum = sum_block < num_blocks
+        parts = tl.load(sums + row * num_blocks + sum_block, mask=is_sum, other=0.0)
         mean = tl.sum(parts) / (height * width)
 
     pixel = block * block_size + tl.arange(0, block_size)
