@@ -159,6 +159,7 @@ def _choose_annotation(
 
 
 def _add_results(image: AnnotatedImage, results: Sequence[Any]) -> None:
+    """Adds what an annotation says of its image: shapes, and the classes of the whole image."""
     regions: dict[str, dict[str, Any]] = {}
     for index, result in enumerate(results):
         entry = object_of(result, "a result")
@@ -175,14 +176,15 @@ def _add_results(image: AnnotatedImage, results: Sequence[Any]) -> None:
         if not is_region:
             image.unpacked.add(str(entry.get("from_name") or kind))
             continue
-        # A region and its labels may be two results of one id.
+        # A region and its labels may be two results of one id. Two results of one kind are two
+        # regions, whatever their ids are.
         key = str(entry.get("id") or f"result {index}")
         if key in regions and regions[key].get("type") == kind:
             key = f"{key} {index}"
-        region = regions.setdefault(key, {**entry, "value": {}, "shape": ""})
+        region = regions.setdefault(key, {**entry, "value": {}})
         region["value"].update(value)
+        # Of the two, the type of the shape counts.
         if kind.startswith(_SHAPES):
-            region["shape"] = kind
             region["type"] = kind
         for name in ("original_width", "original_height", "image_rotation"):
             region.setdefault(name, entry.get(name))
