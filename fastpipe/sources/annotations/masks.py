@@ -85,7 +85,7 @@ _IMAGE_AFFIX = re.compile(
 _MASK_PREFIX = re.compile(
     r"^(?:mask|label|seg|gt|annotation|trimap)[-_ ]?(?=\d)", re.IGNORECASE
 )
-_FIRST_NUMBER = re.compile(r"\d+(?=[-_. ]|$)")
+_LEADING_NUMBER = re.compile(r"\d+(?=[-_. ]|$)")
 _SEPARATORS = "-_. "
 _SEPARATOR = re.compile(r"[-_. ]")
 
@@ -285,12 +285,13 @@ def _pair_numbers(
 ) -> _Pairs:
     """Pairs by the numbers that names begin with: 21_training.tif and 21_manual1.gif of DRIVE.
 
-    Empty if two images, or two masks of one kind, begin with the same number.
+    Empty if a name does not begin with a number, or if two images, or two masks of one kind, begin
+    with the same number. Masks whose number no image has are left out.
     """
     image_of: dict[tuple[str, str], str] = {}
     for image in images:
         folder, stem = _folder_and_stem(image, folders.images)
-        number = _FIRST_NUMBER.match(stem)
+        number = _LEADING_NUMBER.match(stem)
         if number is None or (folder, number[0]) in image_of:
             return {}
         image_of[folder, number[0]] = image
@@ -298,20 +299,18 @@ def _pair_numbers(
     pairs: dict[str, dict[str, str]] = {}
     for mask in masks:
         folder, stem = _folder_and_stem(mask, folders.masks)
-        number = _FIRST_NUMBER.match(stem)
+        number = _LEADING_NUMBER.match(stem)
         if number is None:
             return {}
         paired_image = image_of.get((folder, number[0]))
-        kind = stem[number.end() :].lstrip(_SEPARATORS) or _MASK
-        pairs_of_kind = pairs.setdefault(kind, {})
         if paired_image is None:
             continue
+        kind = stem[number.end() :].lstrip(_SEPARATORS) or _MASK
+        pairs_of_kind = pairs.setdefault(kind, {})
         if paired_image in pairs_of_kind:
             return {}
         pairs_of_kind[paired_image] = mask
-    return {
-        kind: masks_of_kind for kind, masks_of_kind in pairs.items() if masks_of_kind
-    }
+    return pairs
 
 
 def _assume_numbers(pairs: _Pairs) -> list[Assumption]:
