@@ -2,11 +2,11 @@
 
 Note [pictures of annotations]
 A tool writes the paths of the machine that it ran on, or only names. A file for each image (labelme,
-KITTI) belongs to a picture in one other folder, or beside it: the folder that has most pictures of
-these names, and lies nearest. A file of many images (CVAT, WIDER FACE) writes paths. All of them lose
-the same folders at their start, as few as possible, until pictures end so. A picture in a folder of
-another split is never taken. Of several pictures the one nearest to the annotations is taken; two
-that are equally near are refused.
+KITTI) belongs to a picture beside it, or in one other folder: the nearest one that has pictures of
+these names, and of several as near the one that has most. A file of many images (CVAT, WIDER FACE)
+writes paths. All of them lose the same folders at their start, as few as possible, until pictures
+end so. A picture in a folder of another split is never taken. Of several pictures the one nearest
+to the annotations is taken; two that are equally near are refused.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Pictures:
         return self._of_name.get(fold_name(name), [])
 
     def find_folder(self, names: Iterable[str], near: str) -> str | None:
-        """The folder of the pictures that files of annotations in a folder are called like.
+        """The folder whose pictures have the names of the annotations in the folder `near`.
 
         Args:
-            names: of pictures, with or without their endings.
-            near: the folder of the annotations, below the root.
+            names: of the pictures, with or without their endings.
+            near: the path of the folder of the annotations, below the root.
 
         Returns:
             None: no folder has such a picture.

@@ -25,6 +25,8 @@ from fastpipe.sources.tables.written_names import WrittenNames
 
 
 class ImageFolder(NamedTuple):
+    """The folder that the paths of images are below, and what was assumed to find it."""
+
     root: SourcePath
     assumed: tuple[Assumption, ...] = ()
 
