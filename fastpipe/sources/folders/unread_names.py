@@ -230,7 +230,7 @@ def _unread_in(
 ) -> Iterator[str]:
     """The names in a folder that were not read; those of folders end in "/".
 
-    `known`: the names of `_read_names`.
+    `known`: the names that were read, wherever they lie; see `_read_names`.
     """
     read_names = set(known)
     if source.format == "yolo" and isinstance(folder, Path):
@@ -254,11 +254,12 @@ def _unread_in(
     # The images lie in the folders, beside their masks.
     if source.pair is not None and source.pair.images == folder:
         return
-    is_tool = source.format == "annotations"
+    # WIDER FACE has its images in WIDER_train and WIDER_val, which only end like splits.
+    split_in_name = split_of_name
+    if source.format == "annotations":
+        split_in_name = meaning_of_split
     for name in names.folders:
-        # WIDER FACE has its images in WIDER_train and WIDER_val.
-        is_split = meaning_of_split(name) if is_tool else split_of_name(name)
-        if name not in read_names and not is_split:
+        if name not in read_names and not split_in_name(name):
             yield f"{name}/"
 
 
