@@ -109,7 +109,7 @@ class Prepare:
 
     def _arguments(self, fields: HostFields, plan: BatchPlan, epoch: int) -> _Entries:
         """What the function gets: entries of the batch, and seeds for draws of its own."""
-        arguments = _arguments(fields, plan, epoch)
+        arguments = _entries_on_host(fields, plan, epoch)
         # A field of the dataset may have this name.
         if "seeds" not in arguments:
             stream_key = draws.key(self._seed, epoch, draws.Stream.PREPARE)
@@ -122,8 +122,8 @@ class Prepare:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _arguments(fields: HostFields, plan: BatchPlan, epoch: int) -> dict[str, Any]:
-    """The entries of a batch that are on the host already, by key."""
+def _entries_on_host(fields: HostFields, plan: BatchPlan, epoch: int) -> dict[str, Any]:
+    """Copies of the entries of a batch that are on the host already, by key."""
     values: dict[str, Any] = {
         "label": plan.labels,
         "id": plan.ids,
@@ -146,14 +146,14 @@ def _arguments(fields: HostFields, plan: BatchPlan, epoch: int) -> dict[str, Any
         values[name] = views if plan.other_views else views[0]
 
     # Copies, because the function may change what it gets.
-    arguments = {}
+    entries = {}
     for key, name in fields.names.items():
         if name in values:
             value = values[name]
-            arguments[key] = (
+            entries[key] = (
                 value.copy() if isinstance(value, (np.ndarray, list)) else value
             )
-    return arguments
+    return entries
 
 
 def _by_row(array: NDArray[Any], rows: Int64s, plan: BatchPlan) -> list[Any]:
