@@ -332,11 +332,13 @@ class TimmLoader:
 
             parts = []
             for split_index, augment in enumerate(self._splits):
-                # A copy, because an augmentation may overwrite its images. Each split has a seed of
-                # its own, so that the splits of a photo differ.
+                # Each split has a seed of its own, so that the splits of a photo differ. No stream
+                # has the number 0, so it is no other draw's key.
+                split_seed = key(seed, split_index, 0)
+                # A copy, because an augmentation may overwrite its images.
                 part = augment(
                     images.clone(),
-                    seed=key(seed, split_index, 0),
+                    seed=split_seed,
                     epoch=batch.epoch,
                     batch=batch_index,
                     samples=samples,

@@ -233,6 +233,7 @@ class Kornia(ModuleOperation):
             # A trial without data is on "meta", which has no generators.
             if generator_device.type == "meta":
                 generator_device = _CPU
+            # The seeds decide what is drawn for each sample, the generator what is drawn once.
             generator = torch.Generator(generator_device)
             generator.manual_seed(call.seed)
             # The shape of images, though these may be masks.

@@ -130,7 +130,7 @@ def find_parameters_on_device(
     Args:
         module: of kornia.
         mover: of its fields, if it moves any; it is tried with masks.
-        images: a batch of the module.
+        images: a batch that the module gets, or masks that move with one.
         leaves, tree: the parameters of the module, flattened.
     """
     # The mover has the module, so both are copied together.
