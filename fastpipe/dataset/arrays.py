@@ -125,7 +125,8 @@ class ArrayReader:
             batch = ArrayBatch(slot, dtype, batch_shape, more={"_offsets": offsets})
             return batch, offsets[:-1]
 
-        # "pad": zeros behind each array, up to the length of the longest one.
+        # "pad": zeros behind each array, up to the length of the longest one. They are written
+        # here, because the memory has the numbers of an earlier batch.
         most = int(lengths.max(initial=0))
         slot = ring.take((count * most, entry_bytes))
         first_rows = np.arange(count) * most

@@ -162,9 +162,9 @@ def batch_crop(
         num_workers: C++ threads that decode; they end with each batch. None: the CPUs granted to
             this process, divided by the ranks on this machine and by the workers of the DataLoader.
         handler: called with the SampleError of each sample whose picture cannot be decoded, or that
-            has other pictures than most of its batch, as webdataset calls handlers. True: the batch
-            goes on without that sample; a batch without samples is left out. Else, or without a
-            handler, the error is raised.
+            has other pictures than most of its batch, as webdataset calls handlers. If it returns
+            True, the batch goes on without that sample; a batch without samples is left out. Else,
+            or without a handler, the error is raised.
 
     Returns:
         A BatchCrop: a function, with `set_epoch`.

@@ -146,7 +146,7 @@ def _check_open_files(observation: Observation) -> Iterator[Finding]:
 def _check_kept(observation: Observation, worst: Growth) -> Iterator[Finding]:
     """Finds memory that a process keeps.
 
-    Less is enough if a line of the program keeps something.
+    Where a line of the program keeps something, less growth is enough for a finding.
     """
     # A training has several loops, such as one for validation. The most frequent one counts.
     loop_place = ""

@@ -79,7 +79,8 @@ def publish_dataset(
         shaping: `PackOptions.shaping`.
         plan: of the pack; None: a program added the samples, or samples were only removed.
         previous: the version that this one follows.
-        on_file: is called after each file.
+        on_file: is called after each of the files that may be large or that end the work:
+            index.npy, the columns, dataset.json.
         check_last: is called before dataset.json appears; raises if it must not.
 
     Returns:

@@ -151,6 +151,7 @@ def _paint_backdrop(
         The planes, and how strong the fine texture is at each pixel, 0 to 1.
     """
     longer_side = max(height, width)
+    # From cells of 4 pixels; what is finer is the texture's.
     octaves = range(2, int(np.log2(longer_side)))
     # (height, 1) from -1 at the top to 1 at the bottom.
     rows = np.linspace(-1.0, 1.0, height, dtype=np.float32)
@@ -174,7 +175,7 @@ def _paint_backdrop(
         body = 0.5 * edge + 4.0 * (down - level)
         softness = rng.uniform(0.02, 0.12)
         mask = _step(body, softness)
-        # Deeper inside a body less light falls in: a dark rim below its lit edge.
+        # Deeper inside a body less light falls in: it gets darker below its lit edge.
         uneven = 0.6 * _draw_noise(rng, height, width, 0.6, octaves)
         inside = uneven + 0.5 * body
         depth = _step(inside - 0.3, 1.5)
