@@ -132,7 +132,12 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
         folders_by_split: dict[str, list[str]] = {}
         for name, folder in source.splits.items():
             folders_by_split[name] = names_in(folder).folders
-        classes_by_split = _find_classes(folders_by_split, are_classes=are_classes)
+        given_classes: tuple[str, ...] = ()
+        if options.classes is not None:
+            given_classes = options.classes.labels
+        classes_by_split = _find_classes(
+            folders_by_split, given_classes, are_classes=are_classes
+        )
         has_labels = split in classes_by_split
         classes = sorted(set(chain.from_iterable(classes_by_split.values())))
         if not has_labels:
@@ -284,18 +289,25 @@ def _find_listed_folders(
 
 
 def _find_classes(
-    folders_by_split: Mapping[str, Sequence[str]], *, are_classes: bool
+    folders_by_split: Mapping[str, Sequence[str]],
+    given_classes: Collection[str],
+    *,
+    are_classes: bool,
 ) -> dict[str, Sequence[str]]:
     """Split -> its class folders, of the splits with labels.
 
-    `are_classes`: the user says that all folders are classes.
+    Args:
+        folders_by_split: the folders in each split.
+        given_classes: the names of --classes-from. An only folder that is called so is a class.
+        are_classes: the user says that all folders are classes.
     """
     classes_by_split: dict[str, Sequence[str]] = {}
     for split, folders in folders_by_split.items():
         # Where KITTI is packed with --split testing, image_2 and label_2 of training are no classes.
         if _have_roles(folders) and not are_classes:
             continue
-        if not _is_unlabelled(split, folders_by_split):
+        is_given = len(folders) == 1 and folders[0] in given_classes
+        if is_given or not _is_unlabelled(split, folders_by_split):
             classes_by_split[split] = folders
     return classes_by_split
 
@@ -350,19 +362,26 @@ def _assume_no_labels(
         )
         return [Assumption(text)]
     if folders:
+        # A split with several folders has labels, see `_is_unlabelled`.
+        folder = folders[0]
+        reason = "is no class of the others"
+        option = "--classes-from FILE"
+        if is_called_images(folder):
+            reason = "is called like one of images, not like a class"
+            option = ""
         text = (
             f"labels: none, for the only folder of the split {readable(split)}, "
-            f"{readable(folders[0])}, is no class of the others"
+            f"{readable(folder)}, {reason}"
         )
-        inside = names_in(root / folders[0], FEW).folders
+        inside = names_in(root / folder, FEW).folders
         if len(inside) > 1:
             # GTSRB has its classes in Final_Training/Images.
             text += (
                 f". If the folders in it ({first_paths(inside)}) are the classes, pass "
-                f"{readable(str(root / folders[0]))}"
+                f"{readable(str(root / folder))}"
             )
             return [Assumption(text)]
-        return [Assumption(text, "--classes-from FILE")]
+        return [Assumption(text, option)]
     if len(folders_by_split) == 1:
         text = f"labels: none, for {readable(split)} is a split and no class"
         return [Assumption(text, AS_CLASSES)]

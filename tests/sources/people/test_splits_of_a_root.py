@@ -180,6 +180,19 @@ def test_a_split_with_a_folder_that_is_no_class(tmp_path: Path) -> None:
     assert "labels: none, for the only folder of the split test, unknown" in summary.assumed[0].text
 
 
+def test_an_only_folder_among_the_given_classes_is_a_class(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", *TRAIN, "test/bat/1.jpg")
+    first = fastpipe.pack(source, tmp_path / "first", split="test")
+    assert [assumed.option for assumed in first.assumed] == ["--classes-from FILE"]
+    assert labels_of(fastpipe.open(tmp_path / "first")) == {"bat/1.jpg": -1}
+
+    given = [*THREE, "bat"]
+    summary = fastpipe.pack(source, tmp_path / "second", split="test", classes_from=given)
+    assert summary.assumed == ()
+    assert fastpipe.open(tmp_path / "second").classes == given
+    assert labels_of(fastpipe.open(tmp_path / "second")) == {"bat/1.jpg": 3}
+
+
 @becomes(
     "a class that the training split lacks",
     "in the classes of all splits, and named",
@@ -627,7 +640,11 @@ def test_a_folder_that_is_called_images(tmp_path: Path) -> None:
     )
     source = photos(tmp_path / "splits", "train/images/1.jpg", "val/images/2.jpg")
     (assumed,) = fastpipe.pack(source, tmp_path / "train", split="train").assumed
-    assert "labels: none" in assumed.text
+    assert assumed.text == (
+        "labels: none, for the only folder of the split train, images, is called like one of images, "
+        "not like a class"
+    )
+    assert assumed.option == ""
     assert labels_of(fastpipe.open(tmp_path / "train")) == {"images/1.jpg": -1}
 
 
