@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_choice import ColumnChoice
-from fastpipe.sources.column_names import describe_columns
+from fastpipe.sources.column_names import describe_columns, field_name
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.box_cells import NO_BOX, parse_boxes
@@ -24,7 +24,9 @@ from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable, as_lists
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import is_label_name
 
-BOXES = "boxes"  # the column of --field that stands for the boxes of such a table
+# The name of the field with the boxes of such a table, and the column of --field that stands for
+# them.
+BOXES = "boxes"
 
 # The names of the four columns of a box -> their box format. The first entry that fits counts.
 _FOUR_COLUMNS = {
@@ -171,7 +173,8 @@ def describe_box_table(
     """Describes how a table of boxes is read.
 
     Without --field, all columns but those of images, boxes, classes and sizes become fields with a
-    value for each box. `typed`: values are of JSON or Parquet, and not texts.
+    value for each box; so does a column with the numbers of classes that have names, for these may
+    not be what it holds. `typed`: values are of JSON or Parquet, and not texts.
 
     Raises:
         PackError: several columns may hold the classes, or --field gives a kind of its own.
@@ -186,20 +189,24 @@ def describe_box_table(
     size_columns = find_size_columns(summaries, boxes.columns)
 
     if options.fields is None:
-        box_field: SourceField | None = SourceField("boxes", "boxes")
+        box_field: SourceField | None = SourceField(BOXES, "boxes")
         known = {columns.image, class_column, *boxes.columns, *size_columns}
-        others = []
-        for field in columns.fields:
-            if field.column not in known and field.name != "boxes":
-                others.append(field)
+        if BOXES not in summaries:
+            known.add(BOXES)  # it is no column, and stands for the boxes
+        others = [field for field in columns.fields if field.column not in known]
+        names = {field.name for field in others}
+        for index, field in enumerate(others):
+            # A column that is called so holds something else, such as how many boxes there are.
+            if field.name == BOXES:
+                others[index] = field._replace(name=field_name(BOXES, names))
     else:
         box_field = None
-        for wanted in options.fields:
-            if wanted.column == BOXES:
-                box_field = box_field or SourceField(wanted.name, "boxes")
-            elif wanted.kind not in (None, "json", "text"):
+        for wish in options.fields:
+            if wish.column == BOXES:
+                box_field = box_field or SourceField(wish.name, "boxes")
+            elif wish.kind not in (None, "json", "text"):
                 raise PackError(
-                    f"{wanted}: {table} has a row for each box, so the value of an image is a list "
+                    f"{wish}: {table} has a row for each box, so the value of an image is a list "
                     "in JSON; leave out the kind"
                 )
         others = [field for field in columns.fields if field.column != BOXES]

@@ -39,6 +39,15 @@ def test_boxes_of_tensorflow(two: Path) -> None:
     assert list(fastpipe.open(two / "packed").fields) == ["boxes"]
 
 
+@pytest.mark.parametrize("column", ["boxes", "Boxes"])
+def test_a_column_that_is_called_like_the_field_of_boxes(two: Path, column: str) -> None:
+    """How many boxes an image has, say."""
+    rows = "a.jpg,1,2,10,12,dog,2\nb.jpg,3,3,8,8,cat,1\na.jpg,5,5,20,20,cat,2\n"
+    pack_text(two, "a.csv", f"filename,xmin,ymin,xmax,ymax,class,{column}\n{rows}")
+    assert values(two, "boxes")["b.jpg"] == [[[3, 3, 8, 8]], [0]]
+    assert values(two, "boxes_") == {"a.jpg": [2, 2], "b.jpg": [1]}
+
+
 def test_boxes_without_classes_have_none_in_the_summary(two: Path) -> None:
     rows = "a.jpg,1,2,10,12\nb.jpg,3,3,8,8\na.jpg,5,5,20,20\n"
     (two / "a.csv").write_text(f"filename,xmin,ymin,xmax,ymax\n{rows}")
