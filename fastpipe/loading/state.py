@@ -305,13 +305,33 @@ def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> 
         )
         options.append(f"fastpipe.open({str(index.path)!r}, version={version})")
     if not differences:
-        # Folders that are not packed have no lineage and no versions, so it may be another one.
+        index, before = _find_changed(indexes, state_datasets)
         return (
-            f"the files of {indexes[0].path} have changed since the state was saved, or it is "
-            f"another dataset: {state_datasets[0]} before, {_Stored.of(indexes[0])} now. Open the "
-            "dataset of the state"
+            f"the files of {index.path} have changed since the state was saved, or it is "
+            f"another dataset: {before} before, {_Stored.of(index)} now. Open the dataset of the "
+            "state"
         )
     return (
         f"{' and '.join(differences)}. Pass {', '.join(options)} to the loader in place of the "
         "path"
     )
+
+
+def _find_changed(
+    indexes: Sequence[Index], state_datasets: Sequence[_Stored]
+) -> tuple[Index, _Stored]:
+    """The stored dataset that has most likely changed though lineage and version are the same.
+
+    Returns:
+        Its index, and what the state says of it.
+    """
+    pairs = list(zip(indexes, state_datasets, strict=True))
+    for index, before in pairs:
+        if str(_Stored.of(index)) != str(before):
+            return index, before
+    # As many samples and classes as before. Folders that are not packed have no lineage and no
+    # versions, so it may be another one.
+    for index, before in pairs:
+        if not index.lineage:
+            return index, before
+    return pairs[0]

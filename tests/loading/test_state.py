@@ -273,6 +273,27 @@ def test_another_dataset_is_told_from_another_version(
     )
 
 
+def test_of_joined_datasets_the_one_that_has_changed_is_named(flat: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "src" / "ant"
+    folder.mkdir(parents=True)
+
+    def joined() -> fastpipe.Dataset:
+        return fastpipe.open(flat) + fastpipe.open(tmp_path / "src")
+
+    def state_then(width: int, file: str) -> str:
+        with loader_of(joined()) as loader:
+            state = loader.state_dict()
+        Image.new("RGB", (width, 16)).save(folder / file)
+        return refused(state, joined())
+
+    Image.new("RGB", (16, 16)).save(folder / "1.jpg")
+    text = state_then(16, "2.jpg")
+    assert f"the files of {tmp_path / 'src'} have changed" in text
+    assert "1 sample of 1 class: 'ant' before, 2 samples of 1 class: 'ant' now" in text
+    # As many samples as before.
+    assert f"the files of {tmp_path / 'src'} have changed" in state_then(24, "2.jpg")
+
+
 def test_the_way_on_with_other_options_is_named(flat: Path) -> None:
     with loader_of(flat) as loader:
         loader.set_epoch(3)
