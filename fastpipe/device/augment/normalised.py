@@ -228,8 +228,8 @@ class Mixing(Operation):
     """Mixes each sample with its neighbour, after normalising.
 
     Args:
-        mixup, cutmix: alphas of their Beta distributions; 0: not done. With both, each sample draws
-            one of them.
+        mixup, cutmix: alphas of their Beta distributions; 0: not done. One of them is above 0; with
+            both, each sample draws one.
         probability: of being mixed at all.
         cutting: probability of cutmix, if both are done.
         sides: least and most of a box's sides, as parts of the image's, in place of cutmix's alpha;

@@ -336,8 +336,15 @@ def choose_split(
 ) -> str:
     """The split that the user asks for, or the only one.
 
+    Args:
+        root: the source.
+        requested: the split that the user names; None: the user names none.
+        splits: the splits of the source. The folder of each is for the error: None where it is no
+            source by itself.
+        more: the end of the message where the user has to name another one.
+
     Raises:
-        SplitsError: there is no such split, or the user has to name one. `more` ends its message.
+        SplitsError: there is no such split, or the user has to name one.
     """
     if requested is None and len(splits) == 1:
         return next(iter(splits))
