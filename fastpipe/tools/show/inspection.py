@@ -360,15 +360,19 @@ class ShuffleReport:
     shards: ShuffleScore
 
 
-def score(samples: Int64s, labels: Int64s, batch_size: int, count: int) -> ShuffleScore:
-    """Scores the start of an order of `count` samples.
+def score(
+    samples: Int64s, labels: Int64s, batch_size: int, class_counts: Int64s
+) -> ShuffleScore:
+    """Scores the start of an order of all samples of a dataset.
 
     Args:
         samples: (m,) their numbers; m is a multiple of batch_size.
         labels: (m,) their labels.
         batch_size: samples in a batch.
-        count: of all samples.
+        class_counts: (classes + 1,) how many of all samples each class has; the last count is of
+            those without a label.
     """
+    count = int(class_counts.sum())
     batch_count = len(samples) // batch_size
     # (m,) the batch of each sample.
     batches = np.repeat(np.arange(batch_count), batch_size)
@@ -384,29 +388,33 @@ def score(samples: Int64s, labels: Int64s, batch_size: int, count: int) -> Shuff
     is_same_batch = batch_of_sample[1:] == batch_of_sample[:-1]
     is_neighbour = is_next_sample & is_same_batch
     neighbours = float(is_neighbour.sum()) / len(samples)
-    class_mix = _class_mix(labels, batches, batch_size, count)
+    class_mix = _class_mix(labels, batches, batch_size, class_counts)
     return ShuffleScore(class_mix, neighbours, displacement)
 
 
-def _class_mix(labels: Int64s, batches: Int64s, batch_size: int, count: int) -> float:
-    """See Note [shuffle score]."""
-    _, class_of = np.unique(labels, return_inverse=True)
-    class_counts = np.bincount(class_of)
-    class_count = len(class_counts)
-    if class_count < 2 or batch_size >= count:
+def _class_mix(
+    labels: Int64s, batches: Int64s, batch_size: int, class_counts: Int64s
+) -> float:
+    """See Note [shuffle score]; the arguments are as of `score`, and the batch of each sample."""
+    count = int(class_counts.sum())
+    if np.count_nonzero(class_counts) < 2 or batch_size >= count:
         return 1.0  # nothing can be mixed badly
+    num_classes = len(class_counts)
+    class_of = labels % num_classes  # NO_LABEL, -1, is the last class
     batch_count = len(labels) // batch_size
-    expected = class_counts / len(labels) * batch_size  # of each class, in a batch
+    # Of each class, in a batch. The samples that are scored may be of a few classes alone: the start
+    # of a sorted dataset.
+    expected = class_counts / count * batch_size
 
     # Chi-squared is the sum over all classes of (actual - expected)^2 / expected. Written as
     # actual^2 / expected, minus batch_size, it needs only the classes that a batch has.
-    pair_numbers = batches * class_count + class_of
+    pair_numbers = batches * num_classes + class_of
     pairs, actual = np.unique(pair_numbers, return_counts=True)
-    class_of_pairs = pairs % class_count
-    expected_of_pairs = expected[class_of_pairs]
+    expected_of_pairs = expected[pairs % num_classes]
     sum_of_squares = (actual**2 / expected_of_pairs).sum()
     chi_squared = sum_of_squares / batch_count - batch_size
-    correction = (class_count - 1) * (count - batch_size) / (count - 1)
+    degrees_of_freedom = np.count_nonzero(class_counts) - 1
+    correction = degrees_of_freedom * (count - batch_size) / (count - 1)
     return float(chi_squared / correction)
 
 
@@ -416,11 +424,11 @@ def shuffle_report(
     """Scores the order of an epoch of a training loader, in batches of all ranks together."""
     count = len(index)
     batch_size = min(batch_size, count)
-    most = min(count, max(MOST_SAMPLES, batch_size))
-    sample_count = most // batch_size * batch_size
+    most_samples = min(count, max(MOST_SAMPLES, batch_size))
+    sample_count = most_samples // batch_size * batch_size  # whole batches
     recipe = Recipe(
         batch_size=batch_size,
-        size=(1, 1),
+        size=(1, 1),  # nothing is read, so size, crop and flip are of no account
         crop=Resize(),
         flip=0.0,
         shuffle=True,
@@ -428,17 +436,22 @@ def shuffle_report(
         seed=seed,
         content=Content.of(index),
     )
-    order = EpochPlan(recipe, epoch).orders[0]
+    order = EpochPlan(recipe, epoch).orders[0]  # the only sequence: it is no mixture
     shard_order = np.arange(sample_count, dtype=np.int64)
     if count > MOST_SAMPLES:
+        # Without a permutation of all samples in memory. No Stream has the number 0, so the epoch's
+        # order does not come from this key.
         uniform_order = permute(shard_order, count, key(seed, epoch, 0))
     else:
         permutation = np.random.default_rng(0).permutation(count)
         uniform_order = permutation[:sample_count].astype(np.int64)
 
+    num_unlabelled = count - sum(index.class_counts)
+    class_counts = np.array([*index.class_counts, num_unlabelled], dtype=np.int64)
+
     def score_of(samples: Int64s) -> ShuffleScore:
         labels = index.records["label"][samples].astype(np.int64)
-        return score(samples, labels, batch_size, count)
+        return score(samples, labels, batch_size, class_counts)
 
     return ShuffleReport(
         batch_size=batch_size,

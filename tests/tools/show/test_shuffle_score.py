@@ -13,8 +13,10 @@ from PIL import Image
 from support.programs.cli_run import failed, succeeded
 
 import fastpipe
+from fastpipe.arrays import Int64s
 from fastpipe.packing.job.threads import pack
 from fastpipe.plan.order import CHUNKS_PER_WINDOW, EpochOrder
+from fastpipe.tools.show import inspection
 from fastpipe.tools.show.inspection import score, shuffle_report
 
 CLASSES, PER_CLASS = 20, 60
@@ -42,13 +44,18 @@ def noise(batches: int, classes: int) -> float:
     return 4 * float(np.sqrt(2 / (classes - 1) / batches))
 
 
+def counts_of(labels: Int64s) -> Int64s:
+    """Samples of each class; none is without a label."""
+    return np.append(np.bincount(labels), 0)
+
+
 def test_uniform_permutations_score_as_they_should() -> None:
     rng = np.random.default_rng(3)
     labels = np.repeat(np.arange(50), 400)
     scores = []
     for _ in range(20):
         samples = rng.permutation(20_000).astype(np.int64)
-        scores.append(score(samples, labels[samples], 100, 20_000))
+        scores.append(score(samples, labels[samples], 100, counts_of(labels)))
     assert abs(np.mean([one.class_mix for one in scores]) - 1) < noise(20 * 200, 50)
     assert np.mean([one.neighbours for one in scores]) == pytest.approx(99 / 20_000, rel=0.05)
     assert np.mean([one.displacement for one in scores]) == pytest.approx(1 / 3, abs=0.005)
@@ -59,7 +66,7 @@ def test_uniform_permutations_score_as_they_should() -> None:
 def test_class_mix_is_pearsons_chi_squared(classes: int, batch_size: int, batches: int) -> None:
     count = batch_size * batches
     labels = np.random.default_rng([classes, count]).integers(0, classes, count)
-    found = score(np.arange(count), labels, batch_size, count).class_mix
+    found = score(np.arange(count), labels, batch_size, counts_of(labels)).class_mix
     present, totals = np.unique(labels, return_counts=True)
     if len(present) < 2 or batches == 1:
         assert found == 1
@@ -104,19 +111,33 @@ def test_without_shuffling_at_packing_shards_are_sorted(
     assert "--overwrite" in failed(1, "pack", sorted_source, packed)
 
 
+def test_of_a_large_dataset_the_start_is_scored_against_all_of_it(
+    sorted_source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first samples of a sorted dataset have one class, of which each batch then has too many."""
+    packed = tmp_path / "packed"
+    succeeded("pack", sorted_source, packed, "--no-shuffle")
+    monkeypatch.setattr(inspection, "MOST_SAMPLES", PER_CLASS)
+    report = shuffle_report(fastpipe.open(packed).index, batch_size=10)
+    assert report.samples == PER_CLASS
+    # A batch has one class: chi-squared is 10 * (20 - 1), of 19 degrees of freedom.
+    assert report.shards.class_mix == pytest.approx(10 * (1200 - 1) / (1200 - 10))
+    assert abs(report.uniform.class_mix - 1) < noise(6, CLASSES)
+    assert abs(report.epoch.class_mix - 1) < noise(6, CLASSES)
+
+
 def test_many_windows_of_a_sorted_dataset_stay_within_the_stated_bound() -> None:
     """Each window holds 32 chunks, so a batch of b is at worst as uneven as b draws from 32 classes: 1 + b / 32."""
     count, chunk, batch_size, classes = 192_000, 75, 256, 1000
     labels = np.repeat(np.arange(classes), count // classes)
     order = EpochOrder(count, chunk, seed=1, epoch=0, shuffle=True).take(0, count)
-    found = score(order, labels[order], batch_size, count)
+    found = score(order, labels[order], batch_size, counts_of(labels))
     assert 2 < found.class_mix < 1 + batch_size / CHUNKS_PER_WINDOW
     assert found.displacement == pytest.approx(1 / 3, abs=0.02)
     # And as even as can be where pack has shuffled.
     mixed = np.random.default_rng(1).permutation(labels)
-    assert abs(score(order, mixed[order], batch_size, count).class_mix - 1) < noise(
-        count // batch_size, classes
-    )
+    in_epoch = score(order, mixed[order], batch_size, counts_of(mixed))
+    assert abs(in_epoch.class_mix - 1) < noise(count // batch_size, classes)
 
 
 def test_inspect_shows_it(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
