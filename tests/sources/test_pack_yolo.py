@@ -100,20 +100,21 @@ WRONG = [
     ("-1 0.5 0.5 0.5 0.5", f"003.txt, line 1: {CLASS}'-1 "),
     ("0 0.1 0.1 0.2 0.2 0.3 0.3 0.4", f"004.txt, line 1: {CLASS}"),
     ("0 0.9 0.5 0.5 0.5", "expected boxes x0, y0, x1, y1 inside the image"),
-    ("0 nan 0.5 0.5 0.5", "finite"),
-    ("0 0.5 0.5 0.5 0.5\n" * 250_000, "007.txt: expected at most 4,194,304 bytes"),
+    ("0 nan 0.5 0.5 0.5", f"006.txt, line 1: {CLASS}'0 nan "),
+    ("0 0.1 0.1 nan 0.2 0.3 0.3", f"007.txt, line 1: {CLASS}'0 0.1 "),
+    ("0 0.5 0.5 0.5 0.5\n" * 250_000, "008.txt: expected at most 4,194,304 bytes"),
 ]
 
 
 def test_wrong_texts_reject_their_images(tmp_path: Path) -> None:
     yolo = write_yolo(tmp_path / "yolo", *(text for text, _ in WRONG), "", "")
-    (yolo / "labels/008.txt").unlink()
-    (yolo / "labels/008.txt").mkdir()
+    (yolo / "labels/009.txt").unlink()
+    (yolo / "labels/009.txt").mkdir()
     reasons = dict(fastpipe.pack(yolo, tmp_path / "packed").tally.rejected)
-    for number, (_, words) in enumerate([*WRONG, ("", "008.txt cannot be read: Is a directory")]):
+    for number, (_, words) in enumerate([*WRONG, ("", "009.txt cannot be read: Is a directory")]):
         assert words in reasons.pop(f"{number:03d}.jpg")
     assert not reasons
-    assert paths_of(tmp_path / "packed") == ["009.jpg"]
+    assert paths_of(tmp_path / "packed") == ["010.jpg"]
 
 
 def test_folders_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

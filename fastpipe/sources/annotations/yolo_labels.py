@@ -5,6 +5,7 @@ Formats: https://docs.ultralytics.com/datasets/detect, .../segment, .../pose and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ class LabelReader:
             if not words:
                 continue
             try:
-                numbers = tuple(map(float, words))
+                numbers = _parse_numbers(words)
                 label = self._parse_class(numbers[0])
                 box, points, polygon = self._parse_shape(numbers)
                 in_pixels = _is_in_pixels(box)
@@ -121,13 +122,14 @@ class LabelReader:
         if len(numbers) < _BOX_COLUMNS:
             raise ValueError
         rest = numbers[_BOX_COLUMNS:]
-        shape = self._data.points
-        if shape is not None:
-            if len(rest) != shape.num_points * shape.num_dims:
+        point_shape = self._data.points
+        if point_shape is not None:
+            num_dims = point_shape.num_dims
+            if len(rest) != point_shape.num_points * num_dims:
                 raise ValueError
             points: list[list[float]] = []
-            for start in range(0, len(rest), shape.num_dims):
-                x, y, *visibility = rest[start : start + shape.num_dims]
+            for start in range(0, len(rest), num_dims):
+                x, y, *visibility = rest[start : start + num_dims]
                 # 2 is COCO's "labelled and visible".
                 points.append([x, y, *(visibility or [2.0])])
             return _corners(numbers), points, []
@@ -137,6 +139,7 @@ class LabelReader:
             if rest:
                 self._sixth_number_count += 1
             return _corners(numbers), [], []
+        # Noted for `check_points`, also of lines that are refused: keypoints of three numbers.
         self._polygon_lengths.add(len(numbers))
         self._may_be_points = self._may_be_points and _has_points_in_box(numbers)
         # A polygon is a class, which is one number, and pairs of x and y.
@@ -220,6 +223,14 @@ class LabelReader:
             )
             assumed.append(Assumption(text))
         return assumed
+
+
+def _parse_numbers(words: Sequence[str]) -> tuple[float, ...]:
+    """The numbers of a line. ValueError: a word is none, or is nan or inf."""
+    numbers = tuple(map(float, words))
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError
+    return numbers
 
 
 def _corners(numbers: Sequence[float]) -> list[float]:
