@@ -167,7 +167,7 @@ class Pictures:
         out: Pixels,
         decode_bytes: Callable[[bytes], Pixels] | None = None,
     ) -> Pixels:
-        """Fills `out` with the stored image.
+        """Returns the stored image, in `out` if the engine can read it as it is.
 
         Args:
             sample: its number.
@@ -176,7 +176,11 @@ class Pictures:
             read_image: reads the stored image.
             out: gets it.
             decode_bytes: decodes an image of an unpacked source that the engine cannot read as it
-                is, after its conversion. None: `out` is of a field, which needs no conversion.
+                is, after its conversion, and returns it. None: `out` is of a field, which needs no
+                conversion.
+
+        Raises:
+            SampleError: the image cannot be read or decoded.
         """
         index = self._index
         try:
@@ -193,7 +197,7 @@ class Pictures:
                     if problem.code not in CONVERTIBLE:
                         raise
             return decode_bytes(_convert(index, sample))
-        except ValueError as problem:
+        except ValueError as problem:  # also the engine's StatusError
             raise index.sample_error(sample, problem) from None
 
     def _read_stored(

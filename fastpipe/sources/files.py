@@ -400,13 +400,24 @@ def read_listed_file(
     start: int = 0,
     stop: int | None = None,
 ) -> bytes:
-    """Bytes of a file that must not have changed since it was listed. PackError: it has."""
+    """Bytes of a file that must not have changed since it was listed.
+
+    Args:
+        root, path: the file.
+        listed: its state when it was listed.
+        start, stop: the first byte, and the one after the last; None: the end of the file.
+
+    Raises:
+        PackError: the file has changed or vanished; or a server does not give it.
+        OSError: a file of this machine cannot be opened or read.
+    """
     if stop is None:
         stop = listed.size_bytes
     if not isinstance(root, Path):
         key = (root / path).key
         return root.objects.read(key, start, stop, listed)
-    before_text = f": it had {listed.size_bytes:,} bytes when it was listed, and"
+    # The begin of both messages; `changed_error` names the file before it.
+    listed_text = f": it had {listed.size_bytes:,} bytes when it was listed, and"
     try:
         file = open_file(root / path)
     except OSError as problem:
@@ -416,7 +427,7 @@ def read_listed_file(
         if not root.exists():
             with_all = ", with all of the source"
         raise changed_error(
-            root / path, f"{before_text} has disappeared{with_all} ({problem.strerror})"
+            root / path, f"{listed_text} has disappeared{with_all} ({problem.strerror})"
         ) from problem
     with file:
         before = file.state
@@ -430,7 +441,7 @@ def read_listed_file(
     if not is_unchanged or len(data) != stop - start:
         raise changed_error(
             root / path,
-            f"{before_text} now has {after.size_bytes:,}: it was written again, or something else "
+            f"{listed_text} now has {after.size_bytes:,}: it was written again, or something else "
             "is in its place",
         )
     return data
