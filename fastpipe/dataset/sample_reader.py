@@ -164,13 +164,19 @@ class SampleReader:
             plan = self._cropping.plan(ids, numbers, records)
         else:
             # A plan of whole pictures: nothing looks at its crops.
-            flips = np.zeros(len(ids), dtype=np.bool_)
             plan = BatchPlan(
-                ids, numbers, records, _NO_CROPS, flips, ~flips, numbers, numbers
+                ids=ids,
+                samples=numbers,
+                records=records,
+                crops=_NO_CROPS,
+                flips=np.zeros(len(ids), dtype=np.bool_),
+                valid=np.ones(len(ids), dtype=np.bool_),
+                names=numbers,
+                row_names=numbers,
             )
 
         samples: list[Any] = []
-        # Of a dataset behind a URL, all samples are fetched at a time.
+        # Of a dataset behind a URL, all samples are fetched at the same time.
         with self._pictures.fetched(numbers):
             if self._fields is not None:
                 dicts = self._read_dicts(plan, self._fields)
