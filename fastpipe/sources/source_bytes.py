@@ -47,13 +47,21 @@ def read_source(
 
 
 def prefetch_sources(root: RemotePath, run: Sequence[Source]) -> None:
-    """Begins to fetch sources behind a URL that will be read soon, all at the same time."""
+    """Begins to fetch sources behind a URL that will be read soon, all at the same time.
+
+    `forget_sources` has to be called with the same list when they have been read.
+    """
     spans = []
     for source in run:
         if source.problem is None:
             name, start, stop = _span_of(source)
             spans.append(((root / name).key, start, stop))
     root.objects.expect(id(run), spans)
+
+
+def forget_sources(root: RemotePath, run: Sequence[Source]) -> None:
+    """Drops what `prefetch_sources` has fetched for this list of sources."""
+    root.objects.forget(id(run))
 
 
 def _span_of(source: Source) -> tuple[str, int, int]:

@@ -36,7 +36,8 @@ class Ahead(Generic[Item, Result]):
         work: a task -> its result; without the GIL for the most part.
         workers: number of threads.
         size_bytes: the size of a task; by default each task is a run of its own.
-        begin, end: are called with the tasks of a run before and after a thread works on them.
+        begin: is called with the tasks of a run when the run is handed to the threads.
+        end: is called with them when a thread has worked on them.
     """
 
     def __init__(

@@ -42,6 +42,7 @@ from fastpipe.sources.source_bytes import (
     FILE_ERRNOS,
     LARGE_BYTES,
     START_BYTES,
+    forget_sources,
     prefetch_sources,
     read_source,
 )
@@ -98,6 +99,10 @@ def _convert_files_ahead(
     options: PackOptions,
     converted_few: dict[str, Outcome],
 ) -> Ahead[Source, Outcome]:
+    """Threads that convert sources in advance; the arguments are as of `convert_sources`.
+
+    `remote_root`: the root of the listing if it is behind a URL.
+    """
     default_frame = _default_frame(listing, options)
     box_rule = BoxRule.of(listing.fields, options.source.bad_boxes)
 
@@ -107,14 +112,14 @@ def _convert_files_ahead(
             return converted_few.pop(source.path)
         return convert_sample(
             source,
-            str(listing.root / source.file_path),
-            partial(_read_image, listing.root, source),
-            partial(read_values, listing, source, default_frame),
-            options.encode,
-            listing.kinds,
-            listing.classes,
-            source.identity,
-            box_rule,
+            name=str(listing.root / source.file_path),
+            read_image=partial(_read_image, listing.root, source),
+            read_values=partial(read_values, listing, source, default_frame),
+            encode=options.encode,
+            kinds=listing.kinds,
+            classes=listing.classes,
+            identity=source.identity,
+            box_rule=box_rule,
         )
 
     def size_bytes(source: Source) -> int:
@@ -123,16 +128,13 @@ def _convert_files_ahead(
     if remote_root is None:
         return Ahead(convert_file, options.threads, size_bytes)
 
-    def forget(run: list[Source]) -> None:
-        remote_root.objects.forget(id(run))
-
-    # The files of a run are requested together when a thread gets the run.
+    # The files of a run are requested together, before the run waits for a thread.
     return Ahead(
         convert_file,
         options.threads,
         size_bytes,
-        partial(prefetch_sources, remote_root),
-        forget,
+        begin=partial(prefetch_sources, remote_root),
+        end=partial(forget_sources, remote_root),
     )
 
 
@@ -145,12 +147,15 @@ def _convert_rows_ahead(
     def convert_row(row: Row) -> Outcome:
         return convert_sample(
             row.source,
-            str(listing.root / row.source.path),
-            partial(read_image_of_row, row),
-            lambda _: (default_frame, read_values_of_row(row, listing.fields)),
-            options.encode,
-            listing.kinds,
-            listing.classes,
+            name=str(listing.root / row.source.path),
+            read_image=partial(read_image_of_row, row),
+            read_values=lambda _: (
+                default_frame,
+                read_values_of_row(row, listing.fields),
+            ),
+            encode=options.encode,
+            kinds=listing.kinds,
+            classes=listing.classes,
             box_rule=box_rule,
         )
 
