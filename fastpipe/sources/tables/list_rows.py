@@ -40,7 +40,7 @@ from fastpipe.sources.tables.unlisted import (
     Unlisted,
     assume_unlisted_dropped,
     find_images_without_row,
-    without_rows_elsewhere,
+    without_rows_of_other_splits,
 )
 from fastpipe.sources.tables.written_names import WrittenNames
 
@@ -128,11 +128,14 @@ def list_rows(
             image_root, lister.names, lister.other_split_paths
         )
         if without_row:
+            # Rows of other splits add no sources, only the paths of their images.
             other_rows = unlisted.rows_of_other_files()
             if elsewhere is not None:
                 other_rows = _moved_rows(other_rows, elsewhere, fields)
             lister.add_rows(other_rows)
-            without_row = without_rows_elsewhere(without_row, lister.other_split_paths)
+            without_row = without_rows_of_other_splits(
+                without_row, lister.other_split_paths
+            )
         if unlisted.choice == KEEP:
             values = unlisted.values
             lister.add_rows(Row(path, values, path=path) for path in without_row)

@@ -38,13 +38,13 @@ class Unlisted(NamedTuple):
 
 
 def find_images_without_row(
-    root: SourcePath, listed: Collection[str], elsewhere: Collection[str]
+    root: SourcePath, listed: Collection[str], other_split_paths: Collection[str]
 ) -> list[str]:
     """Finds the images beside those of rows that have no row. Returns their paths, sorted.
 
     Args:
         listed: the files that rows name.
-        elsewhere: the files that rows of other splits name.
+        other_split_paths: the files that rows of other splits name.
     """
     if isinstance(root, Path):
         most_folders = _MAX_FOLDERS
@@ -64,15 +64,15 @@ def find_images_without_row(
             if is_hidden or is_left_behind(name):
                 continue
             images.append(path)
-    return without_rows_elsewhere(sorted(images), elsewhere)
+    return without_rows_of_other_splits(sorted(images), other_split_paths)
 
 
-def without_rows_elsewhere(
-    images: Iterable[str], elsewhere: Iterable[str]
+def without_rows_of_other_splits(
+    images: Iterable[str], other_split_paths: Iterable[str]
 ) -> list[str]:
-    """The images that rows of other splits, which name the files `elsewhere`, do not name."""
+    """The images that are not among the files which rows of other splits name."""
     # Rows of other splits are not looked up, and may leave out the ending.
-    written = {path.replace("\\", "/") for path in elsewhere}
+    written = {path.replace("\\", "/") for path in other_split_paths}
     without_row = []
     for path in images:
         if path not in written and os.path.splitext(path)[0] not in written:
