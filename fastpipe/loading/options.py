@@ -187,35 +187,18 @@ def make_field_reader(
     """
     if fields is None:
         return None
-    first = augments[0]
-    # Fields that the loader itself has, whatever the dataset.
-    loader_fields: tuple[str, ...] = (
-        *SAMPLE_FIELDS,
-        "valid",
-        "epoch",
-        "crop_box",
-        "mirrored",
-        "original_size",
-    )
-    pads = isinstance(recipe.crop, Buckets) and recipe.crop.pads
-    if pads:
-        loader_fields += ("image_size", "pixel_mask")
-    elif isinstance(recipe.crop, Native):
-        loader_fields += ("image_size",)
-    elif isinstance(recipe.crop, Patches):
-        loader_fields += recipe.crop.fact_names
-    elif recipe.crop.is_per_part:
-        loader_fields += ("patch",)
-    if first is not None and first.mixers:
-        loader_fields += MIXING_FIELDS
+    # All views mix alike, see `recipe_with_views`, so the first one stands for them.
+    first_augment = augments[0]
+    mixes = first_augment is not None and bool(first_augment.mixers)
+    loader_fields = _list_loader_fields(recipe, mixes=mixes)
     chosen = parse_fields(data, fields, own=loader_fields)
     names = [field_name(field) for field in chosen.values()]
-    if first is not None and first.mixers:
+    if mixes:
         notices.warn_mixed_without_shares(names)
     if (
         not set(MIXING_FIELDS).isdisjoint(names)
-        and first is not None
-        and not first.in_pairs
+        and first_augment is not None
+        and not first_augment.in_pairs
     ):
         raise conflict_error("several mixings + mix_index")
     if "image" not in chosen.values() and "pixel_mask" in names:
@@ -232,7 +215,7 @@ def make_field_reader(
     directions = []
     for field in chosen.values():
         if isinstance(field, Maps):
-            kinds[field.name] = "mask"
+            kinds[field.name] = "mask"  # maps are moved as masks are
             if field.flip_signs:
                 directions.append(field.name)
     if isinstance(recipe.crop, Patches):
@@ -245,7 +228,8 @@ def make_field_reader(
                     f"fields: with size=fastpipe.Patches(...), the patches of lists of pictures lie "
                     f'one behind the other; pass fastpipe.Images({field.name!r}, form="flat")'
                 )
-    if pads and "images" in kinds.values():
+    crop_pads = isinstance(recipe.crop, Buckets) and recipe.crop.pads
+    if crop_pads and "images" in kinds.values():
         raise conflict_error("buckets + lists of pictures")
     if recipe.crop.is_per_part and "images" in kinds.values():
         raise conflict_error("parts + other crops", "a field of kind images")
@@ -260,6 +244,29 @@ def make_field_reader(
             _check_augment(augment, kinds, size, form.channels)
     crops = [view.crop for view in recipe.views]
     return FieldReader(data, chosen, crops, form)
+
+
+def _list_loader_fields(recipe: Recipe, *, mixes: bool) -> tuple[str, ...]:
+    """The fields that a loader itself has, whatever the dataset. `mixes`: images are mixed."""
+    loader_fields: tuple[str, ...] = (
+        *SAMPLE_FIELDS,
+        "valid",
+        "epoch",
+        "crop_box",
+        "mirrored",
+        "original_size",
+    )
+    if isinstance(recipe.crop, Buckets) and recipe.crop.pads:
+        loader_fields += ("image_size", "pixel_mask")
+    elif isinstance(recipe.crop, Native):
+        loader_fields += ("image_size",)
+    elif isinstance(recipe.crop, Patches):
+        loader_fields += recipe.crop.fact_names
+    elif recipe.crop.is_per_part:
+        loader_fields += ("patch",)
+    if mixes:
+        loader_fields += MIXING_FIELDS
+    return loader_fields
 
 
 def _mirroring_option(recipe: Recipe, augments: Sequence[Augment | None]) -> str:
