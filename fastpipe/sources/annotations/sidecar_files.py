@@ -102,16 +102,16 @@ def leave_out_sidecar_files(
             image_names.add(_file_name(source.path))
     # A sidecar file of a.jpg is called a.txt or a.jpg.txt.
     image_names.update([_stem(name) for name in image_names])
-    unread: list[Source] = []
+    like_images: list[Source] = []  # called like an image
     for source in sidecars:
         if _stem(_file_name(source.path)) in image_names:
-            unread.append(source)
+            like_images.append(source)
 
     # A folder of text files whose names fit no image may be a class that lost its images. A folder
     # of sidecar files never was a class.
-    unread_in_empty = [source for source in unread if source.label in empty_labels]
-    if unread_in_empty and not are_classes:
-        raise _no_class_error(root, classes, unread_in_empty, image_labels)
+    in_empty = [source for source in like_images if source.label in empty_labels]
+    if in_empty and not are_classes:
+        raise _no_class_error(root, classes, in_empty, image_labels)
     if empty_labels and len(image_labels) == 1 and not are_classes:
         files_in_empty = [source for source in sources if source.label in empty_labels]
         raise _only_folder_error(
@@ -124,17 +124,17 @@ def leave_out_sidecar_files(
             source.path for source in sources if source.label in empty_labels
         )
         assumed.append(_assume_empty_classes(classes, sorted(empty_labels), first_path))
-    if unread:
-        example, tool = _choose_example(root, unread)
-        _remove_sources(sources, {source.path for source in unread})
+    paths_like_images = {source.path for source in like_images}
+    if like_images:
+        example, tool = _choose_example(root, like_images)
+        _remove_sources(sources, paths_like_images)
         assumed.append(
             Assumption(
-                f"files that are called like images, and are not read: {len(unread):,}, such as "
+                f"files that are called like images, and are not read: {len(like_images):,}, such as "
                 f"{readable(example.path)} ({tool.name}). To keep what they say: {tool.remedy}"
             )
         )
-    unread_paths = {source.path for source in unread}
-    lists = [source for source in sidecars if source.path not in unread_paths]
+    lists = [source for source in sidecars if source.path not in paths_like_images]
     assumed += _leave_out_class_lists(sources, lists, image_labels)
     return assumed
 
@@ -256,17 +256,17 @@ def _remove_sources(sources: list[Source], paths: Container[str]) -> None:
 def _no_class_error(
     root: SourcePath,
     classes: Sequence[str],
-    unread: Sequence[Source],
+    files: Sequence[Source],
     image_labels: Collection[int],
 ) -> PackError:
     """The error for a folder of files that are called like images.
 
     Args:
         root, classes: of the listing.
-        unread: the files.
+        files: those in it.
         image_labels: of the folders with images.
     """
-    example, tool = _choose_example(root, unread)
+    example, tool = _choose_example(root, files)
     folder = readable(classes[example.label])
     folder_of_images = "their folder"
     if len(image_labels) == 1:
@@ -334,19 +334,19 @@ def _remedy_of_tables(folder: SourcePath, tables: Sequence[ListingTable]) -> str
 
 
 def _choose_example(
-    root: SourcePath, unread: Sequence[Source]
+    root: SourcePath, files: Sequence[Source]
 ) -> tuple[Source, AnnotationTool]:
     """A file for the message, and its tool.
 
     One file of each class is read, in search of a known tool.
     """
     # Label -> the last of its files.
-    one_of_each_class = {source.label: source for source in unread}
+    one_of_each_class = {source.label: source for source in files}
     for source in one_of_each_class.values():
         tool = recognise_tool(_read_start(root, source), source.path)
         if tool is not None and tool != TEXT:
             return source, tool
-    first = min(unread, key=lambda source: source.path)
+    first = min(files, key=lambda source: source.path)
     return first, describe_file(_read_start(root, first), first.path)
 
 
