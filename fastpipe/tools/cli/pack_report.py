@@ -125,32 +125,24 @@ def pack_table(
     table = Table.grid(padding=(0, 2))
     packed = f"{num_samples:,} of {format_count(num_files, 'file')}"
     # A detection dataset has no classes of images: its rows of boxes list the categories.
-    fields_with_classes = []
-    for name, field in fields.items():
-        # Boxes may have no classes, as those of a table without a column of them.
-        has_no_categories = (
-            name in counts_of_boxes and not counts_of_boxes[name].categories
-        )
-        has_no_categories |= name in summary.masks_of_objects
-        if field["kind"] in ("boxes", "mask", "classes") and not has_no_categories:
-            fields_with_classes.append(name)
+    fields_with_classes = _list_fields_with_classes(summary, counts_of_boxes)
     if classes or not fields_with_classes:
         packed += f", {format_count(len(classes), 'class')}"
     table.add_row("packed", packed)
     num_shards = len(info["shards"])
     table.add_row("shards", f"{num_shards:,}, {shard_bytes:,} bytes")
-    source_bytes = summary.tally.source_bytes
-    if source_bytes:
+    # 0 if no sample has a file: all values are in a table.
+    if summary.tally.source_bytes:
         table.add_row("size", _describe_size(summary.tally, shard_bytes, fields))
         files_per_s = summary.files / max(summary.seconds, 1e-9)
         table.add_row("time", f"{summary.seconds:.1f} s, {files_per_s:,.0f} files/s")
     if summary.uploaded_bytes:
         table.add_row("uploaded", f"{summary.uploaded_bytes / 1e6:,.1f} MB")
     if fields:
-        kinds = []
+        descriptions = []
         for name, field in fields.items():
-            kinds.append(_describe_field(name, field["kind"]))
-        table.add_row("fields", ", ".join(kinds))
+            descriptions.append(_describe_field(name, field["kind"]))
+        table.add_row("fields", ", ".join(descriptions))
     for name, box_counts in counts_of_boxes.items():
         table.add_row(name, describe_boxes(box_counts, num_samples))
         if box_counts.categories:
@@ -181,6 +173,22 @@ def pack_table(
         table.add_row("empty classes", _list_names(empty_classes))
     _add_left_out(table, summary, is_folder=is_folder)
     return table
+
+
+def _list_fields_with_classes(
+    summary: Summary, counts_of_boxes: Mapping[str, BoxCounts]
+) -> list[str]:
+    """The names of the fields whose values have classes."""
+    names = []
+    for name, field in summary.info["fields"].items():
+        if field["kind"] not in ("boxes", "mask", "classes"):
+            continue
+        # Boxes may have no classes, as those of a table without a column of them.
+        if name in counts_of_boxes and not counts_of_boxes[name].categories:
+            continue
+        if name not in summary.masks_of_objects:
+            names.append(name)
+    return names
 
 
 def _describe_field(name: str, kind: str) -> str:
