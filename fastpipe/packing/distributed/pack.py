@@ -204,8 +204,8 @@ def _make_in_tasks(
 
 def _run_parts(
     step: str,
-    read: Callable[[], Iterator[Part]],
-    function: Callable[[Part], int],
+    list_parts: Callable[[], Iterator[Part]],
+    work_on: Callable[[Part], int],
     workers: int,
     progress: ProgressReporter,
     *,
@@ -215,8 +215,8 @@ def _run_parts(
 
     Args:
         step: for the progress.
-        read: reads the parts; it is called twice, as there may be a million of them.
-        function: does the work of a part, and returns the number of sources that are rejected.
+        list_parts: reads the parts; it is called twice, as there may be a million of them.
+        work_on: does the work of a part, and returns the number of sources that are rejected.
         workers: tasks that can run at a time.
         progress: reports it.
         runs_in_memory: how many runs of rows a task holds in memory as a whole.
@@ -225,17 +225,18 @@ def _run_parts(
     files = 0
     size_bytes = 0
     largest_run_bytes = 0
-    for part in read():
+    for part in list_parts():
         num_tasks += 1
         files += part.files
         size_bytes += part.size_bytes
+        # The mean of its runs: a part does not have the size of each.
         num_runs = max(len(part.runs), 1)
         run_bytes = part.size_bytes // num_runs
         largest_run_bytes = max(largest_run_bytes, run_bytes)
     if not num_tasks:
         return 0
     progress.begin(step, files, size_bytes, num_tasks)
-    progress.add()
+    progress.add()  # shows that the step has begun
 
     # The last tasks are too few for all workers. They use the threads of those that have nothing to
     # do.
@@ -243,7 +244,7 @@ def _run_parts(
     threads_of_last = workers // num_last if num_last else 1
 
     def parts() -> Iterator[Part]:
-        for index, part in enumerate(read()):
+        for index, part in enumerate(list_parts()):
             is_last = index >= num_tasks - num_last
             yield part._replace(threads=threads_of_last if is_last else 1)
 
@@ -251,7 +252,7 @@ def _run_parts(
         return f"{part.kind} {part.name}"
 
     memory = _WORKER_BYTES + runs_in_memory * largest_run_bytes
-    for part, rejected in run_tasks(function, parts(), name=task_name, memory=memory):
+    for part, rejected in run_tasks(work_on, parts(), name=task_name, memory=memory):
         progress.add(part.files, part.size_bytes, rejected, 1)
     return files
 
