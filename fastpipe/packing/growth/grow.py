@@ -210,10 +210,10 @@ def _publish_added(
     rejected_keys = key_hashes(path for path, _ in rejected)
     is_rejected = np.isin(version.index.records["key"], rejected_keys)
     is_kept = is_kept | is_rejected
-    copies = assumed_of_copies(
+    assumed_copies = assumed_of_copies(
         version.index, is_kept, entries, version.journal.store, listing.sources
     )
-    grown = replace(grown, assumed=(*grown.assumed, *copies))
+    grown = replace(grown, assumed=(*grown.assumed, *assumed_copies))
     facts = Facts.of(listing)
     facts = replace(facts, fields=tuple(fields), state="")
     info = version.publish(
