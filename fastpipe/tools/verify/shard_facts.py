@@ -83,12 +83,15 @@ def describe(path: Path) -> Description:
     checksum = read_self_checksum(data)
     if checksum is None:
         description.blame(f"its own hash ({SELF_CHECKSUM}) is missing or invalid")
-    elif checksum[0] != checksum[1]:
-        description.blame(
-            "its content has changed since it was written, so its data about other files may be "
-            "wrong: its own hash",
-            *checksum,
-        )
+    else:
+        written_hash, actual_hash = checksum
+        if actual_hash != written_hash:
+            description.blame(
+                "its content has changed since it was written, so its data about other files may "
+                "be wrong: its own hash",
+                expected=written_hash,
+                got=actual_hash,
+            )
     # A file whose own hash is wrong is used as far as it makes sense: a user wants to know which
     # other files are damaged.
     try:
