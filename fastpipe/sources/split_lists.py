@@ -213,6 +213,7 @@ def find_unused_lists(
             continue
         files.append(file)
         assumptions += _assume_unread_boxes(file)
+        # One value in all rows sets no images apart from others, and is no reason for a word.
         if len(splits) > 1:
             values = ", ".join(map(readable, splits))
             meanings = meanings_of_numbers(file, splits)

@@ -280,7 +280,7 @@ class PipelineCropping(Cropping):
         )
         engine_rows = rows[is_for_engine]
         reasons: dict[int, str] = {}
-        for task_number, reason in refused:
+        for task_number, reason in refused:  # a Reason is a text with the engine's code
             # A lack of memory is no fault of the sample, which must not be left out for it.
             if reason.code == _engine.Code.out_of_memory:
                 raise MemoryError(reason)

@@ -298,12 +298,14 @@ def _join_field(joined: JoinedFields, name: str, fields: Sequence[Field]) -> Non
         )
         return
 
+    # The names of the classes, and how many there are.
     distinct_classes = {(field.names, field.classes) for field in fields}
     if len(distinct_classes) == 1:
         # Where the datasets differ about mirrored points, the user has to say which change.
         distinct_pairs = {field.flip_pairs for field in fields}
         flip_pairs = first.flip_pairs if len(distinct_pairs) == 1 else ()
         shape = common_shape(field.shape for field in fields)
+        # The files are those of one dataset: each part reads its own.
         joined.fields[name] = replace(
             first, files={}, flip_pairs=flip_pairs, shape=shape
         )

@@ -429,7 +429,8 @@ class Chain(torch.nn.Module):
             part = self._operate(part, first_row, plan, step_tensors, num_stages)
             is_images = part.ndim == 4 and part.shape[1] == plan.channels
             if self.mean is None and not self._after and not is_images:
-                # Nothing comes after the operations, so they may return results of any shape.
+                # Nothing comes after the operations, so they may return results of any shape. Only
+                # modules of others do, which need the whole batch: this part is all of it.
                 return part.to(self.dtype)
             if out is None:
                 # Only now the size of the results is known. Operations that come after were planned

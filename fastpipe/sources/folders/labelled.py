@@ -218,6 +218,7 @@ def pair_by_roles(root: SourcePath, names: Names) -> list[FolderPair]:
     # Most folders have no such names, and then none of them is listed.
     if not masks_of_split or not images_of_split:
         return []
+    # Any folder of pictures has "masks" by its files; only its name says whether they are.
     if any(find_label_kind(root / name) == "masks" for name in others):
         return []
     pairs: list[FolderPair] = []

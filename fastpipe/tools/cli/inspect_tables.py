@@ -191,7 +191,7 @@ def duplicates_table(duplicates: Duplicates) -> RenderableType:
     if duplicates.contradictions:
         title += f"; {format_count(duplicates.contradictions, 'image')} with different classes"
     # Only the paths of these are looked up.
-    first = replace(
+    shown = replace(
         duplicates,
         groups=duplicates.groups[:_MAX_GROUPS],
         others=duplicates.others[:_MAX_GROUPS],
@@ -199,7 +199,7 @@ def duplicates_table(duplicates: Duplicates) -> RenderableType:
     table = new_table("samples", title=readable(title))
     if duplicates.other:
         table.add_column("the same in the other")
-    for keys, other_keys in zip(first.group_keys(), first.other_keys(), strict=True):
+    for keys, other_keys in zip(shown.group_keys(), shown.other_keys(), strict=True):
         row = ["\n".join(readable(key) for key in keys)]
         if duplicates.other:
             row.append("\n".join(readable(key) for key in other_keys))

@@ -144,7 +144,7 @@ def encode_coco(
     """Yield COCO's file in pieces, so that few annotations are in memory at a time.
 
     Args:
-        info: the first line.
+        info: the value of "info", which stands in the first line.
         photos: the file name and the annotation of each photo.
     """
     categories = []
