@@ -215,6 +215,7 @@ def _publish_added(
     )
     grown = replace(grown, assumed=(*grown.assumed, *assumed_copies))
     facts = Facts.of(listing)
+    # No state: a pack of these sources alone would make another dataset than this version.
     facts = replace(facts, fields=tuple(fields), state="")
     info = version.publish(
         is_kept,
