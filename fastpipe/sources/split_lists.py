@@ -213,7 +213,6 @@ def find_unused_lists(
             continue
         files.append(file)
         assumptions += _assume_unread_boxes(file)
-        # One value in all rows sets no images apart from others, and is no reason for a word.
         if len(splits) > 1:
             values = ", ".join(map(readable, splits))
             meanings = meanings_of_numbers(file, splits)
@@ -227,7 +226,7 @@ def find_unused_lists(
                     f"--split-list {quote_for_shell(str(file))} --split {quote_for_shell(train)}",
                 )
             )
-        elif not splits:
+        elif not splits or _is_list_of_one_split(file, splits, listing.sources):
             lists_of_names.append(file)
     if lists_of_names:
         names = first_paths(map(str, lists_of_names))
@@ -241,6 +240,18 @@ def find_unused_lists(
             )
         )
     return UnusedLists(files, assumptions)
+
+
+def _is_list_of_one_split(
+    file: Path, splits: Sequence[str], sources: Sequence[Source]
+) -> bool:
+    """Whether a list says of some images alone that they are of one split: 1.jpg train.
+
+    The other images may be in a list of their own. A digit, in all rows, may mean anything.
+    """
+    if len(splits) != 1 or splits[0].lower() not in SPLIT_NAMES:
+        return False
+    return len(_read_lines(file, None)) < len(sources)
 
 
 def _list_of_training(files: Sequence[Path]) -> Path:

@@ -114,6 +114,22 @@ def test_list_in_a_folder_beside_the_table(tmp_path: Path) -> None:
     assert text.startswith(f"split: none; {file} has the splits 0, 1, 2 of these images")
 
 
+def test_a_list_for_each_split_with_its_name_in_each_row(tmp_path: Path) -> None:
+    source = celeba(tmp_path / "source")
+    write(source / "test_split.txt", "3.jpg test\n")
+    file = write(source / "train_split.txt", "1.jpg train\n2.jpg train\n")
+    table, root = source / "list_attr.csv", source / "images"
+    (text,) = assumed(fastpipe.pack(table, tmp_path / "all", image_root=root))
+    assert "name some of these images each and are not used" in text
+    assert text.endswith(f"--split-list {file})")
+    fastpipe.pack(table, tmp_path / "packed", image_root=root, split_list=file)
+    assert labels(tmp_path) == {"1.jpg": "no", "2.jpg": "yes"}
+    # Of a list of all images, no image would be left out.
+    for name in ("test_split.txt", "train_split.txt"):
+        write(source / name, "1.jpg train\n2.jpg train\n3.jpg train\n")
+    assert not assumed(fastpipe.pack(table, tmp_path / "one", image_root=root))
+
+
 @becomes(
     "NIH's X-rays: `train_val_list.txt` and `test_list.txt`, names alone, beside the table",
     "all images; the lists are named; or those that one of them names",
