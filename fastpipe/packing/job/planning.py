@@ -30,7 +30,7 @@ _MAX_KEPT_BYTES = 64 << 20
 def plan_pack(
     listing: Listing,
     options: PackOptions,
-    converted_few: dict[str, Outcome] | None = None,
+    known_outcomes: dict[str, Outcome] | None = None,
     weight: int | None = None,
 ) -> Plan:
     """The plan of a pack.
@@ -38,7 +38,7 @@ def plan_pack(
     Args:
         listing: the sources.
         options: of the pack.
-        converted_few: gets what became of the first sources that are converted for the plan, by
+        known_outcomes: gets what became of the first sources that are converted for the plan, by
             their path.
         weight: see `plan_shards`.
     """
@@ -48,8 +48,8 @@ def plan_pack(
         nonlocal room_bytes
         with closing(convert_sources(listing, few, options)) as outcomes:
             for source, outcome in outcomes:
-                if converted_few is not None and room_bytes > 0:
-                    converted_few[source.path] = outcome
+                if known_outcomes is not None and room_bytes > 0:
+                    known_outcomes[source.path] = outcome
                     room_bytes -= source.size_bytes
                 yield source, outcome
 

@@ -99,9 +99,9 @@ def make_in_threads(
     """Makes shards in threads of this process; see MakeShards."""
     # Rows of tables are converted together with those beside them, so nothing is kept of them.
     is_table = isinstance(listing, TableListing)
-    keeps_few = not is_table and len(listing.sources) < _MAX_SOURCES_TO_KEEP
-    converted_few: dict[str, Outcome] | None = {} if keeps_few else None
-    plan = adjust_plan(plan_pack(listing, options, converted_few))
+    keeps_outcomes = not is_table and len(listing.sources) < _MAX_SOURCES_TO_KEEP
+    known_outcomes: dict[str, Outcome] | None = {} if keeps_outcomes else None
+    plan = adjust_plan(plan_pack(listing, options, known_outcomes))
 
     # An entry is named by the state of its sources, so an entry that is present is up to date.
     slices = name_slices(listing, options, plan)
@@ -137,7 +137,7 @@ def make_in_threads(
         options,
         store.scratch / SPOOL_NAME,
         converting.on_source,
-        converted_few,
+        known_outcomes,
     )
     new_entries = make_shards(
         store,

@@ -58,12 +58,13 @@ def convert_sources(
     listing: Listing,
     sources: Iterable[Source],
     options: PackOptions,
-    converted_few: dict[str, Outcome] | None = None,
+    known_outcomes: dict[str, Outcome] | None = None,
 ) -> Outcomes:
     """Converts sources in threads: files in the order given; rows in that of their tables, with the
     sizes of images.
 
-    `converted_few` has what became of some files, by their path. They are removed from it.
+    `known_outcomes` has what became of files that the plan converted already, by their path. They are
+    removed from it.
     """
     # A root of its own, so that ending this work cancels no requests of other work.
     remote_root = None
@@ -83,7 +84,7 @@ def convert_sources(
             )
         else:
             ahead = _convert_files_ahead(
-                listing, remote_root, options, converted_few or {}
+                listing, remote_root, options, known_outcomes or {}
             )
             outcomes = ahead.map(sources)
         stack.callback(ahead.close)
@@ -97,7 +98,7 @@ def _convert_files_ahead(
     listing: Listing,
     remote_root: RemotePath | None,
     options: PackOptions,
-    converted_few: dict[str, Outcome],
+    known_outcomes: dict[str, Outcome],
 ) -> Ahead[Source, Outcome]:
     """Threads that convert sources in advance; the arguments are as of `convert_sources`.
 
@@ -107,9 +108,9 @@ def _convert_files_ahead(
     box_rule = BoxRule.of(listing.fields, options.source.bad_boxes)
 
     def convert_file(source: Source) -> Outcome:
-        if source.path in converted_few:
+        if source.path in known_outcomes:
             # Each source is converted once, so its result need not stay in memory.
-            return converted_few.pop(source.path)
+            return known_outcomes.pop(source.path)
         return convert_sample(
             source,
             name=str(listing.root / source.file_path),

@@ -69,7 +69,7 @@ def convert_slices(
     options: PackOptions,
     spool: Path,
     on_row: OnSource = lambda *_: None,
-    converted_few: dict[str, Outcome] | None = None,
+    known_outcomes: dict[str, Outcome] | None = None,
 ) -> Outcomes:
     """Converts the sources of some shards, in packing order.
 
@@ -79,11 +79,11 @@ def convert_slices(
         options: of the pack.
         spool: folder of this machine for converted rows; tables only.
         on_row: is called with each row that is written to the spool.
-        converted_few: sources that are converted already, by their path. They are removed from it.
+        known_outcomes: sources that are converted already, by their path. They are removed from it.
     """
     if not isinstance(listing, TableListing):
         sources = list(_sources_of(listing.sources, slices))
-        yield from convert_sources(listing, sources, options, converted_few)
+        yield from convert_sources(listing, sources, options, known_outcomes)
         return
     if not slices:
         return
