@@ -18,7 +18,7 @@ help:
 	@echo "make format                rewrite the sources in the project's format"
 	@echo "make asan [TESTS=path]     the tests under the address and undefined-behaviour sanitizers"
 	@echo "make tsan [TESTS=path]     the tests under the thread sanitizer"
-	@echo "make fuzz [COUNT=1000000] [SEED=0] [PHOTOS=folder]   damaged JPEGs, KEY.fpcs and PNGs through the engine, under the first two"
+	@echo "make fuzz [COUNT=1000000] [SEED=0] [PHOTOS=folder]   damaged JPEGs, KEY.fpcs, PNGs and KEY.tifs through the engine, under the first two"
 	@echo "make bench-peers           the loaders that bench/run.py compares with, each in an environment of its own"
 	@echo "make docs                  the documentation as a site, in build/site; every warning is an error"
 	@echo "make wheel                 wheels with libjpeg-turbo in them, each tried in an empty environment, in dist"

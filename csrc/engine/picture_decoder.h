@@ -1,5 +1,5 @@
-// A picture as a shard holds it, JPEG, KEY.fpc, PNG or KEY.tif -> rows of a region, at full or reduced size, in the form
-// that is wanted.
+// A picture as a shard holds it, JPEG, KEY.fpc, PNG or KEY.tif -> rows of a region, at full or reduced size, in the
+// form that is wanted.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,7 @@ class PictureDecoder {
   }
 
   // Of a KEY.fpc and a KEY.tif not all bytes need be there: as CoefficientDecoder::open and TiledDecoder::open.
-  Status open(const std::uint8_t* data, std::size_t known, std::size_t size, PartReader rest,
-              std::int64_t max_pixels);
+  Status open(const std::uint8_t* data, std::size_t known, std::size_t size, PartReader rest, std::int64_t max_pixels);
 
   // Bytes [first, end) that decode reads of such a region. Of a KEY.fpc.
   CoefficientDecoder::Needed needed(int denominator, Rect region) const {

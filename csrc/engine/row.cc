@@ -312,8 +312,7 @@ Status RowWorker::fill_map(const File& file, const Crop& crop, RowCounters* coun
     return bad_crop(task);
   }
 
-  const std::uint32_t row_bytes =
-      task.width * static_cast<std::uint32_t>(options.map.bytes());
+  const std::uint32_t row_bytes = task.width * static_cast<std::uint32_t>(options.map.bytes());
   const std::uint32_t first = task.skip + static_cast<std::uint32_t>(needed.y) * row_bytes;
   const std::uint8_t* rows = nullptr;
   if (options.verify && task.xxh3_64 != 0) {

@@ -24,8 +24,8 @@ struct PartReader {
 // size of the picture. Decodes one picture at a time; a thread keeps one and reuses its memory.
 class TiledDecoder {
  public:
-  // Reads the header. The first `known` bytes of the file must stay valid until the next open, and so must `rest`, which
-  // reads the others.
+  // Reads the header. The first `known` bytes of the file must stay valid until the next open, and so must `rest`,
+  // which reads the others.
   Status open(const std::uint8_t* data, std::size_t known, std::size_t size, PartReader rest, std::int64_t max_pixels);
 
   Size size() const { return header_.size; }

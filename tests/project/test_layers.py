@@ -28,7 +28,7 @@ LAYERS: dict[str, str] = {
     "store": "",
     "engine": "fastpipe.native",
     "sources": "fastpipe.native pyarrow",
-    "sources/picture": "fastpipe.native cv2 turbojpeg PIL",
+    "sources/picture": "fastpipe.native cv2 turbojpeg PIL tifffile",
     "sources/scan": "fastpipe.native",
     "device/augment": "torch kornia triton",
     "device": "torch",

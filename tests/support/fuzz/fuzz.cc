@@ -1,5 +1,5 @@
-// Damages JPEGs, KEY.fpcs and PNGs and gives them to the engine: a seeded mutator, for any compiler. Each input is
-// named by the seed and its number, whatever ran before it.
+// Damages JPEGs, KEY.fpcs, PNGs and KEY.tifs and gives them to the engine: a seeded mutator, for any compiler. Each
+// input is named by the seed and its number, whatever ran before it.
 //
 //     fuzz [--seed N] [--first N] [--count N] [--seconds N] [--most-seconds N] [--most-mb N] [--write FILE] FOLDER...
 //
@@ -27,6 +27,8 @@
 #include "mutate.h"
 #include "png_input.h"
 #include "targets.h"
+#include "tiled/tiled_header.h"
+#include "tiled_input.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -95,7 +97,7 @@ Options parse(int argc, char** argv) {
 }
 
 struct Seeds {
-  std::vector<fuzz::Bytes> jpegs, fpcs, pngs;
+  std::vector<fuzz::Bytes> jpegs, fpcs, pngs, tifs;
 };
 
 Seeds read_seeds(const std::vector<std::string>& folders) {
@@ -116,25 +118,31 @@ Seeds read_seeds(const std::vector<std::string>& folders) {
       seeds.pngs.push_back(std::move(bytes));
     } else if (fastpipe::is_fpc(bytes.data(), bytes.size())) {
       seeds.fpcs.push_back(std::move(bytes));
+    } else if (fastpipe::is_tiled(bytes.data(), bytes.size())) {
+      seeds.tifs.push_back(std::move(bytes));
     }
   }
-  if (seeds.jpegs.empty() && seeds.fpcs.empty() && seeds.pngs.empty())
-    usage("the folders hold no JPEG, KEY.fpc or PNG");
+  if (seeds.jpegs.empty() && seeds.fpcs.empty() && seeds.pngs.empty() && seeds.tifs.empty())
+    usage("the folders hold no JPEG, KEY.fpc, PNG or KEY.tif");
   return seeds;
 }
 
-enum class Kind { jpeg, fpc, png };
+enum class Kind { jpeg, fpc, png, tif };
 
-// Of every four inputs two are JPEGs, one is a KEY.fpc and one a PNG; of kinds without seeds there are none.
+// Of every eight inputs four are JPEGs, two KEY.fpcs, one is a PNG and one a KEY.tif; of kinds without seeds there are
+// none.
 Kind kind_of(const Seeds& seeds, std::uint64_t number) {
+  if (number % 8 == 7 && !seeds.tifs.empty()) return Kind::tif;
   if (number % 4 == 3 && !seeds.pngs.empty()) return Kind::png;
   if (number % 4 == 1 && !seeds.fpcs.empty()) return Kind::fpc;
   if (!seeds.jpegs.empty()) return Kind::jpeg;
-  return seeds.fpcs.empty() ? Kind::png : Kind::fpc;
+  if (!seeds.fpcs.empty()) return Kind::fpc;
+  return seeds.pngs.empty() ? Kind::tif : Kind::png;
 }
 
 fuzz::Bytes make(fuzz::Random* random, const Seeds& seeds, Kind kind) {
   if (kind == Kind::png) return fuzz::make_png_input(random, seeds.pngs);
+  if (kind == Kind::tif) return fuzz::make_tiled_input(random, seeds.tifs);
   if (kind == Kind::fpc) return fuzz::make_fpc_input(random, seeds.fpcs);
   return fuzz::make_input(random, seeds.jpegs);
 }
@@ -203,6 +211,7 @@ int main(int argc, char** argv) {
   fuzz::TranscodeTarget transcode;
   fuzz::FpcTarget fpc;
   fuzz::PngTarget png;
+  fuzz::TiledTarget tiled;
   fuzz::Tally tally;
   const double started = processor_seconds();
   double slowest = 0;
@@ -219,6 +228,8 @@ int main(int argc, char** argv) {
     const fuzz::Bytes input = make(&random, seeds, kind);
     if (kind == Kind::png) {
       problems = {row.run_png(&random, input, &tally), png.run(&random, input, &tally)};
+    } else if (kind == Kind::tif) {
+      problems = {tiled.run(&random, input, &tally)};
     } else if (kind == Kind::fpc) {
       problems = {row.run_fpc(&random, input, &tally), fpc.run(&random, input, &tally)};
     } else {
@@ -239,15 +250,16 @@ int main(int argc, char** argv) {
   ::alarm(0);
   const double memory = peak_mb();
   std::printf(
-      "seed %llu: %llu inputs from %llu of %zu JPEGs, %zu KEY.fpcs and %zu PNGs; %llu rows, %llu compared, "
-      "%llu transcoded, %llu KEY.fpcs decoded, %llu PNGs read; %llu wrong; "
+      "seed %llu: %llu inputs from %llu of %zu JPEGs, %zu KEY.fpcs, %zu PNGs and %zu KEY.tifs; %llu rows, %llu "
+      "compared, "
+      "%llu transcoded, %llu KEY.fpcs decoded, %llu PNGs and %llu KEY.tifs read; %llu wrong; "
       "slowest %.3f s (input %llu); peak memory %.0f MB\n",
       static_cast<unsigned long long>(options.seed), static_cast<unsigned long long>(done),
       static_cast<unsigned long long>(options.first), seeds.jpegs.size(), seeds.fpcs.size(), seeds.pngs.size(),
-      static_cast<unsigned long long>(tally.rows), static_cast<unsigned long long>(tally.compared),
+      seeds.tifs.size(), static_cast<unsigned long long>(tally.rows), static_cast<unsigned long long>(tally.compared),
       static_cast<unsigned long long>(tally.transcoded), static_cast<unsigned long long>(tally.coefficients),
-      static_cast<unsigned long long>(tally.pngs), static_cast<unsigned long long>(wrong), slowest,
-      static_cast<unsigned long long>(slowest_number), memory);
+      static_cast<unsigned long long>(tally.pngs), static_cast<unsigned long long>(tally.tifs),
+      static_cast<unsigned long long>(wrong), slowest, static_cast<unsigned long long>(slowest_number), memory);
   const bool good = wrong == 0 && slowest <= options.most_seconds && memory <= static_cast<double>(options.most_mb);
   return good ? 0 : 1;
 }

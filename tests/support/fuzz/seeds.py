@@ -1,4 +1,4 @@
-"""Synthetic pictures -> the JPEGs, KEY.fpcs and PNGs that the fuzzer damages: all that the engine reads."""
+"""Synthetic pictures -> the JPEGs, KEY.fpcs, PNGs and KEY.tifs that the fuzzer damages: all that the engine reads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import numpy as np
 from PIL import Image
 from support.pictures import pngs
 from support.pictures.jpegs import WHOLE_ROWS, by_cjpeg, by_pillow, encoded, picture, tiled
+from support.pictures.tiffs import tiled_tiff
 
 from fastpipe import _engine
+from fastpipe.dataset.format.tiled_file import cut_into_tiles
+from fastpipe.sources.picture.convert import EncodeOptions, convert
 from fastpipe.sources.picture.png import encode_png
 
 COMMON = ("444", "422", "440", "420", "gray")
@@ -123,6 +126,22 @@ def coefficients() -> Iterator[tuple[str, bytes]]:
             yield name, stored
 
 
+def tifs() -> Iterator[tuple[str, bytes]]:
+    """KEY.tifs of each kind of tiles, with an empty one."""
+    pixels = picture(90, 70)
+    for colours in ("gray", "RGB", "444", "422", "420"):
+        tiff = tiled_tiff(pixels, side=32, colours=colours, empty={1})
+        yield f"tif-{colours}", convert(tiff, EncodeOptions()).data
+    random = np.random.default_rng(0)
+    for channels in (1, 2, 3, 4):
+        for dtype in (np.uint8, np.uint16):
+            samples = random.integers(0, 20, (40, 60, channels)).astype(dtype)
+            yield (
+                f"tif-png-{channels}-{samples.itemsize}",
+                cut_into_tiles(samples, encode_png, is_png=True),
+            )
+
+
 def write(folder: Path) -> int:
     """Writes the files into a folder that is made; returns how many there are."""
     folder.mkdir(parents=True)
@@ -135,5 +154,8 @@ def write(folder: Path) -> int:
         count += 1
     for name, data in masks():
         (folder / f"{name}.png").write_bytes(data)
+        count += 1
+    for name, data in tifs():
+        (folder / f"{name}.tif").write_bytes(data)
         count += 1
     return count

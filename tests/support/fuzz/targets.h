@@ -8,6 +8,7 @@
 
 #include "coefficients/coefficient_decoder.h"
 #include "coefficients/restore.h"
+#include "engine/picture_decoder.h"
 #include "engine/row.h"
 #include "io/file.h"
 #include "jpeg/decode/jpeg.h"
@@ -24,6 +25,7 @@ struct Tally {
   std::uint64_t transcoded = 0;    // were written anew
   std::uint64_t compared = 0;      // were decoded by both decoders, or in whole and in part, to the same pixels
   std::uint64_t coefficients = 0;  // were decoded, by all kernels to the same pixels
+  std::uint64_t tifs = 0;          // KEY.tifs were read in whole and in part, to the same pixels
   std::uint64_t pngs = 0;          // were read in whole and in part, to the same samples
 };
 
@@ -83,6 +85,15 @@ class PngTarget {
 
   fastpipe::PngDecoder whole_;
   fastpipe::PngDecoder part_;
+};
+
+// Reads a KEY.tif in whole and in part. Returns what is wrong, or nothing.
+class TiledTarget {
+ public:
+  std::string run(Random* random, const Bytes& input, Tally* tally);
+
+ private:
+  fastpipe::PictureDecoder decoder_;
 };
 
 // Transcodes an input. Returns what is wrong with what was written, or nothing.
