@@ -207,8 +207,7 @@ def read_stored_header(data: bytes) -> tuple[int, int, int, int]:
             tiles = find_tiles(data)
             if tiles is not None:
                 _refuse_wide_index(tiles.size)
-                channels = 4 if tiles.channels == 2 else tiles.channels
-                return *tiles.size, *PixelForm(channels, tiles.bits)
+                return *tiles.size, *PixelForm(tiles.channels)
         if name == "JPEG":
             header = read_header(data)
             size = header.size
@@ -266,9 +265,6 @@ def _pack_tiles(data: bytes, tiles: TiffTiles, options: EncodeOptions) -> Packed
     tile_options = replace(options, storage=JPEG_STORAGE)
 
     def transcode(tile: bytes) -> bytes:
-        if tiles.is_png:
-            native(_engine.check_picture, tile)
-            return tile
         jpeg, _ = _transcode(tile, [], tile_options)
         # Without `check_only` there is a JPEG, or an error.
         assert jpeg is not None
@@ -350,12 +346,9 @@ def _pack_opened(
             packed = replace(packed, change="put on the background")
     if is_png and samples.itemsize == 2:
         packed = replace(packed, deep_bits=int(samples.max()).bit_length())
-    is_ready = ready_png is not None and is_png and packed.change is None
-    if (
-        ready_png is not None
-        and is_ready
-        and not (may_be_tiled and _is_tiled(packed.width, packed.height, is_png=True))
-    ):
+    is_cut = may_be_tiled and _is_tiled(packed.width, packed.height, is_png=is_png)
+    is_kept = is_png and packed.change is None and not is_cut
+    if ready_png is not None and is_kept:
         return replace(packed, data=ready_png, png_of=name, jpeg_bytes=len(ready_png))
     return _encode(
         samples, packed, options, name, [], is_png=is_png, may_be_tiled=may_be_tiled

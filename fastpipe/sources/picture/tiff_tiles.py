@@ -1,7 +1,5 @@
 """A TIFF whose tiles are JPEGs -> a KEY.tif with the coefficients of these JPEGs.
 
-The same of a KEY.tif whose tiles are PNGs, which stay as they are.
-
 Slides of microscopes and many GeoTIFFs are such files. A tile is never decoded, so that it keeps
 its pixels. tifffile says where the tiles lie.
 """
@@ -15,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.dataset.format.tiled_file import (
     JPEG_COMPRESSION,
-    PNG_COMPRESSION,
     TILE_MULTIPLE,
     TiledPicture,
     tiled_file,
@@ -31,9 +28,8 @@ _CONTIGUOUS = 1
 _MIN_IS_BLACK = 1
 _RGB = 2
 _YCBCR = 6
-# By the photometric interpretation: how many channels a pixel may have.
-_JPEG_CHANNELS = {_MIN_IS_BLACK: (1,), _RGB: (3,), _YCBCR: (3,)}
-_PNG_CHANNELS = {_MIN_IS_BLACK: (1, 2), _RGB: (3, 4)}
+# How many channels a pixel has, by the photometric interpretation.
+_CHANNELS = {_MIN_IS_BLACK: 1, _RGB: 3, _YCBCR: 3}
 
 _START_OF_IMAGE = b"\xff\xd8"
 _END_OF_IMAGE = b"\xff\xd9"
@@ -44,18 +40,16 @@ _FIRST_SCAN = 0xDA
 _APPLICATION_MARKERS = range(0xE0, 0xF0)
 _FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
-# Makes a baseline JPEG of one scan, with the same coefficients, of a whole JPEG; checks a PNG.
+# Makes a baseline JPEG of one scan, with the same coefficients, of a whole JPEG.
 Transcode = Callable[[bytes], bytes]
 
 
 class TiffTiles(NamedTuple):
-    """A level of a TIFF, all of whose tiles are JPEGs or PNGs.
+    """A level of a TIFF, all of whose tiles are JPEGs.
 
     Attributes:
         size, tile_size: width and height in pixels.
         photometric: how the colours are to be understood: tag 262 of TIFF 6.0.
-        channels, bits: of a pixel, and of a channel.
-        is_png: the tiles are PNGs.
         tables: the JPEG tables that all tiles share; b"": each has its own.
         places: offset and size in bytes of each tile, row by row; size 0: it is black.
         num_levels: how many sizes of the picture the file has.
@@ -65,24 +59,25 @@ class TiffTiles(NamedTuple):
     size: tuple[int, int]
     tile_size: tuple[int, int]
     photometric: int
-    channels: int
-    bits: int
-    is_png: bool
     tables: bytes
     places: list[tuple[int, int]]
     num_levels: int
     multi_frame: bool
 
+    @property
+    def channels(self) -> int:
+        return _CHANNELS[self.photometric]
+
 
 def find_tiles(data: bytes, level: int = 0) -> TiffTiles | None:
-    """The tiles of a TIFF; None if they are neither JPEGs nor PNGs, or if it has to be turned.
+    """The tiles of a TIFF; None if they are no JPEGs that can be stored, or tifffile cannot read it.
 
     Args:
         data: the file.
         level: of a pyramid: 0 is the largest picture.
 
     Raises:
-        ImageError: the file is damaged, or lacks the level.
+        ImageError: the file lacks the level, or that is not in JPEG tiles.
     """
     import tifffile  # takes 60 ms, and most sources have no TIFF
 
@@ -91,10 +86,11 @@ def find_tiles(data: bytes, level: int = 0) -> TiffTiles | None:
             return _find_tiles(file, level)
     except ImageError:
         raise
-    except (
-        Exception
-    ) as problem:  # tifffile raises errors of many kinds for damaged files
-        raise ImageError(f"damaged TIFF: {problem}") from problem
+    # tifffile raises errors of many kinds for damaged files.
+    except Exception as problem:
+        if level > 0:
+            raise ImageError(f"damaged TIFF: {problem}") from problem
+        return None  # Pillow may read it, or says what is wrong
 
 
 def _find_tiles(file: tifffile.TiffFile, level: int) -> TiffTiles | None:
@@ -103,7 +99,7 @@ def _find_tiles(file: tifffile.TiffFile, level: int) -> TiffTiles | None:
         raise _missing_level(first.levels, level)
     # A series of several pictures is no picture of one size.
     page: Any = first.levels[level].pages[0]
-    if not _keeps_tiles(page):
+    if not _has_jpeg_tiles(page):
         if level > 0:
             raise ImageError(
                 f"level {level} of this TIFF is not in JPEG tiles; save that level as a file of its "
@@ -119,9 +115,6 @@ def _find_tiles(file: tifffile.TiffFile, level: int) -> TiffTiles | None:
         size=(page.imagewidth, page.imagelength),
         tile_size=(page.tilewidth, page.tilelength),
         photometric=int(page.photometric),
-        channels=page.samplesperpixel,
-        bits=page.bitspersample,
-        is_png=page.compression == PNG_COMPRESSION,
         tables=page.jpegtables or b"",
         places=places,
         num_levels=len(first.levels),
@@ -139,24 +132,15 @@ def _has_frames(file: tifffile.TiffFile) -> bool:
     return num_frames > 1
 
 
-def _keeps_tiles(page: Any) -> bool:
-    """Whether the tiles of a page can be stored as they are."""
-    if _TILE_WIDTH_TAG not in page.tags:
-        return False
-    channels: tuple[int, ...]
-    bits: tuple[int, ...]
-    if page.compression == JPEG_COMPRESSION:
-        channels = _JPEG_CHANNELS.get(int(page.photometric), ())
-        bits = (8,)
-    elif page.compression == PNG_COMPRESSION:
-        channels = _PNG_CHANNELS.get(int(page.photometric), ())
-        bits = (8, 16)
-    else:
+def _has_jpeg_tiles(page: Any) -> bool:
+    """Whether the tiles of a page are JPEGs that can be stored."""
+    if page.compression != JPEG_COMPRESSION or _TILE_WIDTH_TAG not in page.tags:
         return False
     # Some microscopes write one JPEG for the whole picture, which tifffile shows as tiles.
     if page.jpegheader:
         return False
-    has_form = page.samplesperpixel in channels and page.bitspersample in bits
+    channels = _CHANNELS.get(int(page.photometric))
+    has_8_bits = page.bitspersample == 8 and page.samplesperpixel == channels
     is_one_picture = page.imagedepth == 1 and page.planarconfig == _CONTIGUOUS
     is_upright = page.tags.valueof(_ORIENTATION_TAG, default=1) == 1
     # Empty tiles have this value; a KEY.tif has black ones.
@@ -165,7 +149,7 @@ def _keeps_tiles(page: Any) -> bool:
         page.tilewidth % TILE_MULTIPLE or page.tilelength % TILE_MULTIPLE
     )
     return (
-        has_form
+        has_8_bits
         and is_one_picture
         and is_upright
         and has_black_tiles
@@ -202,10 +186,7 @@ def store_tiles(data: bytes, tiles: TiffTiles, transcode: Transcode) -> bytes:
             continue
         tile = data[offset : offset + size]
         try:
-            if tiles.is_png:
-                stored.append(transcode(tile))
-            else:
-                stored.append(_transcode_jpeg(tile, tiles, transcode))
+            stored.append(_transcode_tile(tile, tiles, transcode))
         except ImageError as problem:
             row, column = divmod(number, across)
             raise ImageError(
@@ -224,14 +205,12 @@ def store_tiles(data: bytes, tiles: TiffTiles, transcode: Transcode) -> bytes:
             tiles.tile_size,
             tiles.channels,
             stored,
-            is_png=tiles.is_png,
-            bits=tiles.bits,
             sampling=sampling,
         )
     )
 
 
-def _transcode_jpeg(tile: bytes, tiles: TiffTiles, transcode: Transcode) -> bytes:
+def _transcode_tile(tile: bytes, tiles: TiffTiles, transcode: Transcode) -> bytes:
     jpeg = transcode(_whole_jpeg(tile, tiles))
     width, height, _ = _read_frame(jpeg)
     if (width, height) != tiles.tile_size:

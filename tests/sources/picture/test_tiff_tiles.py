@@ -189,6 +189,9 @@ def test_damaged_tiles_are_named() -> None:
     assert reason(broken).startswith("the tile in row 1, column 2: ")
     cut = tiff[: offset + 100]
     assert reason(cut)
+    # tifffile cannot read it, and Pillow says what is wrong.
+    assert reason(tiff[:9])
+    assert reason(tiff[:9], level=1).startswith("damaged TIFF: ")
 
 
 def test_a_damaged_key_tif_is_an_error() -> None:
@@ -264,7 +267,11 @@ def test_large_pictures_without_loss_are_cut_into_pngs(form: str, bits: int) -> 
 def test_packing_png_tiles_again(form: str) -> None:
     png = encode_png(samples_of(form, 16))
     data = stored(png)
-    assert stored(data) == data
+    again = stored(data)
+    # Gray with alpha becomes RGB with alpha.
+    assert (again == data) == (form != "gray and alpha")
+    rgba: dict[str, Any] = {"channels": 4, "bits": 16}
+    assert np.array_equal(_engine.decode(again, **rgba), _engine.decode(png, **rgba))
     small = _engine.decode(stored(data, max_size=100), bits=16)
     expected = _engine.decode(stored(png, max_size=100), bits=16)
     assert np.array_equal(small, expected)
