@@ -14,6 +14,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.splits import first_paths, split_of_name
+from fastpipe.sources.folders.variant_folders import describe_variants, refuse_variants
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.path_labels import (
     BY_FOLDER,
@@ -34,7 +35,8 @@ def check_nested_folders(
 ) -> Iterator[Assumption]:
     """The assumption that folders are classes, although some hold folders alone.
 
-    PackError: all of them do, are called by a single character each, and hold different folders.
+    PackError: all of them do, are called by a single character each, and hold different folders;
+    or they hold the same folders and pictures.
     """
     max_folders = _MAX_REMOTE_FOLDERS
     if isinstance(root, Path):
@@ -72,10 +74,11 @@ def check_nested_folders(
             f"{AS_CLASSES} or {BY_FOLDER}",
         )
         return
+    refuse_variants(root, folders)
     # The first folders may be domains, such as photo and sketch, which have the same classes.
     yield Assumption(
         f"{text}. The label pattern takes the last folder of each image as its class; "
-        f"{BY_FOLDER} takes all of its folders, as one name",
+        f"{BY_FOLDER} takes all of its folders, as one name{describe_variants(root, folders)}",
         f"{AS_CLASSES} or {_BY_LAST_FOLDER}",
     )
 
