@@ -16,6 +16,7 @@ _COCO_START = re.compile(
 )
 # The questions and answers of VQA begin as COCO's files do, and have no boxes or captions.
 _QUESTION = re.compile(rb'"question_id"\s*:')
+_IMAGES = re.compile(rb'"(?:images|annotations)"\s*:')
 _START_BYTES = 1 << 16
 # In a folder with more JSON files than this, each file belongs to one image, as many tools write
 # them.
@@ -61,5 +62,8 @@ def begins_like_coco(path: SourcePath) -> bool:
         with open_binary(path) as file:
             start = file.read(_START_BYTES)
     except OSError:
+        return False
+    # iMaterialist has the names of its classes alone in label_descriptions.json.
+    if len(start) < _START_BYTES and _IMAGES.search(start) is None:
         return False
     return _COCO_START.match(start) is not None and _QUESTION.search(start) is None

@@ -3,8 +3,9 @@
 Note [tables of run lengths]
 Contests have masks as texts in a table: a row for each object or class of an image (Airbus,
 Severstal, Understanding Clouds), or one for each image (Carvana). All rows of an image become one
-mask. A pixel has the number of its class, or 1 where the table has no classes; 0 is background. Of
-rows of two classes that overlap, the later one covers the earlier one. Where the user asks for the
+mask. A pixel has the number of its class, or 1 where the table has no classes; 0 is background. Where
+objects have the class 0 (iMaterialist), each pixel has the number of its class plus 1, and the names of
+the field are the numbers of the table: pixel 1 has the name "0". Of rows of two classes that overlap, the later one covers the earlier one. Where the user asks for the
 column "instances", which no table has, a pixel has the number of its row among those of the image.
 The size of the image is known only when it is converted, so a mask stays a list of texts until then.
 """
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.annotations.run_lengths import parse_runs
 from fastpipe.sources.column_choice import ColumnChoice
@@ -26,6 +28,7 @@ from fastpipe.sources.tables.box_rows import as_lists, table_without_boxes
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import holds_runs
 from fastpipe.sources.tables.rows import Row
+from fastpipe.sources.tables.split_column import SplitColumn
 from fastpipe.sources.tables.table_boxes import (
     find_class_columns,
     find_number_columns,
@@ -110,7 +113,6 @@ class MaskTable:
         typed: bool,
         table: str,
     ) -> None:
-        self._table = table
         self._run_column = run_field.column
         name_column, number_column = find_class_columns(
             summaries, columns, (run_field.column,), options, "masks"
@@ -126,6 +128,9 @@ class MaskTable:
         if self._numbers is not None and not self._are_objects_numbered:
             names = ("", *self._numbers)
         self.run_field = run_field._replace(names=names)
+        # Of all rows with an object, also those of other splits, so that all have the same numbers.
+        self._are_counted_from_0 = False
+        self._max_class = 0
 
         size_columns = find_size_columns(summaries, (run_field.column,))
         others = []
@@ -148,7 +153,24 @@ class MaskTable:
             number_columns=find_number_columns(summaries, others, typed=typed),
             size_columns=size_columns,
         )
-        self.gather = self._gathered.gather
+
+    def gather(self, rows: Iterator[Row], split: SplitColumn | None) -> None:
+        """Reads all rows; keeps those of the split, or all."""
+        self._gathered.gather(self._with_classes_seen(rows), split)
+        if self._are_counted_from_0 and self._max_class + 1 < MAX_CLASSES:
+            names = ("", *map(str, range(self._max_class + 1)))
+            self.run_field = self.run_field._replace(names=names)
+
+    def _with_classes_seen(self, rows: Iterator[Row]) -> Iterator[Row]:
+        """The same rows; it keeps whether an object has the class 0, and the highest class."""
+        are_numbers = self.class_column is not None and self._numbers is None
+        is_seen = are_numbers and not self._are_objects_numbered
+        for row in rows:
+            if is_seen and not _has_no_object(row.values.get(self._run_column)):
+                number = _class_number(row.values.get(self.class_column or ""))
+                self._are_counted_from_0 |= number == 0
+                self._max_class = max(self._max_class, number)
+            yield row
 
     @property
     def fields(self) -> tuple[SourceField, ...]:
@@ -162,11 +184,7 @@ class MaskTable:
         return values
 
     def rows(self) -> Iterator[Row]:
-        """A row for each image.
-
-        Raises:
-            PackError: a class has the number of the background.
-        """
+        """A row for each image."""
         for row in self._gathered.rows():
             if row.problem is not None or row.is_of_another:
                 yield row
@@ -185,7 +203,25 @@ class MaskTable:
         """The assumptions on objects that masks do not tell apart, and on classes that overlap."""
         if self._are_objects_numbered:
             return []
-        return [*self._assume_merged(), *self._assume_overlap()]
+        return [
+            *self._assume_counted_from_0(),
+            *self._assume_merged(),
+            *self._assume_overlap(),
+        ]
+
+    def _assume_counted_from_0(self) -> list[Assumption]:
+        """The assumption that a pixel has the number of its class plus 1, if it has."""
+        if not self._are_counted_from_0:
+            return []
+        name = self.run_field.name
+        text = (
+            f"masks: column {self.class_column!r} counts the classes from 0, which is the background "
+            f"in a mask, so a pixel has the number of its class plus 1, and data.fields[{name!r}]"
+            ".names has the numbers of the table. The option numbers the objects of an image, with "
+            "their classes as they are in a list"
+        )
+        fields = f"--field {name}={_INSTANCES}:{MASK} --field class_id={self.class_column}"
+        return [Assumption(text, fields)]
 
     def _assume_merged(self) -> list[Assumption]:
         """The assumption on images of which several objects have one number, if there are any."""
@@ -268,18 +304,22 @@ class MaskTable:
         text = str(value).strip()
         if self._numbers is not None:
             return self._numbers[text]
-        number = float(text)
-        if number == 0:
-            raise PackError(
-                f"{self._table}, column {self.class_column}: a mask has the class 0, which is the "
-                "background in a mask. Count the classes from 1; or --label-column names the "
-                "column with their names"
-            )
-        if number < 0 or not number.is_integer():
+        number = _class_number(text)
+        if number < 0:
             raise ImageError(
-                f"column {self.class_column}: expected a class from 1 on, got {text}"
+                f"column {self.class_column}: expected the number of a class, got {text}"
             )
-        return int(number)
+        return number + 1 if self._are_counted_from_0 else number
+
+
+def _class_number(value: Any) -> int:
+    """The number of a class in a cell; -1 if it is none."""
+    if is_missing(value):
+        return -1
+    number = float(str(value))
+    if number < 0 or not number.is_integer():
+        return -1
+    return int(number)
 
 
 def _has_no_object(runs: Any) -> bool:

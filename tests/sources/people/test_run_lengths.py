@@ -241,16 +241,41 @@ def test_runs_as_text(two: Path) -> None:
 
 
 @becomes(
-    "run lengths with a class 0",
-    "refused, as 0 is the background in a mask",
-    "--label-column",
+    "iMaterialist: run lengths whose ClassId begins at 0",
+    "a pixel has the number of its class plus 1, as 0 is the background; the names of the field are the numbers of the "
+    "table",
 )
 def test_a_class_0(two: Path) -> None:
-    with pytest.raises(PackError, match="a mask has the class 0, which is the background"):
-        pack_text(two, "a.csv", "ImageId,ClassId,EncodedPixels\na.jpg,0,1 2\nb.jpg,1,1 2\n")
-    # A class 0 without pixels often says that an image has no object.
+    rows = "a.jpg,0,1 2\nb.jpg,2,3 1\nb.jpg,0,4 1\n"
+    summary = pack_text(two, "a.csv", f"ImageId,ClassId,EncodedPixels\n{rows}")
+    assert masks(two) == {
+        "a.jpg": [[1, 0, 0, 0], [1, 0, 0, 0], [0] * 4],
+        "b.jpg": [[0, 1, 0, 0], [0] * 4, [3, 0, 0, 0]],
+    }
+    assert fastpipe.open(two / "packed").fields["mask"].names == ("", "0", "1", "2")
+    assert (
+        "masks: column 'ClassId' counts the classes from 0, which is the background in a mask, so a pixel has the "
+        "number of its class plus 1, and data.fields['mask'].names has the numbers of the table. The option numbers "
+        "the objects of an image, with their classes as they are in a list "
+        "(--field mask=instances:mask --field class_id=ClassId)"
+    ) in assumed(summary)
+
+    fields = ["mask=instances:mask", "class_id=ClassId"]
+    fastpipe.pack(two / "a.csv", two / "packed", fields=fields, overwrite=True)
+    assert masks(two)["b.jpg"] == [[0, 2, 0, 0], [0] * 4, [1, 0, 0, 0]]
+    assert values(two, "class_id") == {"a.jpg": [0], "b.jpg": [2, 0]}
+
+
+def test_a_class_0_without_pixels_changes_no_number(two: Path) -> None:
+    """It often says that an image has no object."""
     pack_text(two, "a.csv", "ImageId,ClassId,EncodedPixels\na.jpg,0,\nb.jpg,1,1 1\n")
     assert masks(two)["b.jpg"][0] == [1, 0, 0, 0]
+
+
+def test_a_class_0_of_another_split_changes_the_numbers(two: Path) -> None:
+    rows = "a.jpg,0,1 2,train\nb.jpg,1,1 1,val\n"
+    pack_text(two, "a.csv", f"ImageId,ClassId,EncodedPixels,split\n{rows}", split="val")
+    assert masks(two) == {"b.jpg": [[2, 0, 0, 0], [0] * 4, [0] * 4]}
 
 
 @becomes(
@@ -325,3 +350,11 @@ def test_a_turned_photo(tmp_path: Path) -> None:
     shown = np.zeros((4, 3), int)
     shown[:2, 0] = 1
     assert masks(tmp_path)["a.jpg"] == shown.tolist()
+
+
+def test_the_list_of_class_names_of_imaterialist_is_no_coco(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "train/a.jpg", size=(4, 3))
+    write(source / "label_descriptions.json", {"info": {}, "categories": [{"id": 0, "name": "top"}]})
+    write(source / "train.csv", "ImageId,EncodedPixels,Height,Width,ClassId\na,1 2,3,4,0\n")
+    summary = fastpipe.pack(source, tmp_path / "packed")
+    assert f"pass {source}/train.csv (--image-root {source}/train)" in str(assumed(summary)[-1])
