@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import reader_of
+from fastpipe.sources.annotations.tools import mot
 from fastpipe.sources.annotations.tools.readers import READERS
 from fastpipe.sources.file_formats import in_both_cases
 from fastpipe.sources.files import Names, SourcePath, names_in
@@ -65,8 +66,11 @@ def annotated_by_split(
     for entry in annotations:
         split = split_in_path(os.path.relpath(entry.path, root))
         by_split.setdefault(split, []).append(entry.path)
-    are_lists = any(not READERS[reader].is_beside for reader in readers)
-    if are_lists and len(annotations) > 1 and list(by_split) == [""]:
+    may_be_exports = any(
+        not READERS[reader].is_beside and not READERS[reader].is_of_sequence
+        for reader in readers
+    )
+    if may_be_exports and len(annotations) > 1 and list(by_split) == [""]:
         # Two exports of one project have the same images.
         return {entry.path.stem: [entry.path] for entry in annotations}
     if len(by_split) > 1 and "" in by_split:
@@ -116,13 +120,26 @@ def _in_folder(
             continue
         inner = folder / name
         is_candidate = is_asked or is_annotation_folder(name)
-        # Supervisely has the folders img and ann in a folder for each dataset.
-        if not is_candidate and depth == _MAX_DEPTH and (inner / "ann").is_dir():
+        annotations = None
+        if not is_candidate and depth == _MAX_DEPTH:
+            annotations = _find_annotations_of_dataset(inner)
+        if annotations is not None:
             yield from _in_folder(
-                inner / "ann", names_in(inner / "ann", FEW), 0, is_asked=False
+                annotations, names_in(annotations, FEW), 0, is_asked=False
             )
         elif is_candidate:
             yield from _in_folder(inner, names_in(inner, FEW), depth - 1, is_asked=True)
+
+
+def _find_annotations_of_dataset(folder: Path) -> Path | None:
+    """The folder of annotations in that of a dataset or a sequence, of which there may be several."""
+    # Supervisely has the folders img and ann in a folder for each dataset.
+    if (folder / "ann").is_dir():
+        return folder / "ann"
+    # MOT has img1 and gt in a folder for each sequence.
+    if (folder / mot.FOLDER / mot.FILE).is_file():
+        return folder / mot.FOLDER
+    return None
 
 
 def _files_in(folder: Path, names: Names) -> Iterator[AnnotatedFiles]:

@@ -240,7 +240,7 @@ def _paths_of(
 ) -> list[str | ValueError]:
     """The picture of each entry, or why there is none."""
     if reader.is_beside:
-        return _paths_beside(entries, pictures)
+        return _paths_beside(entries, pictures, reader.prefix)
     written_paths = [entry.image.path for entry in entries]
     dropped_count = pictures.end_of(written_paths)
     near = _near(entries[0].file, pictures)
@@ -258,7 +258,7 @@ def _paths_of(
 
 
 def _paths_beside(
-    entries: Sequence[_Entry], pictures: Pictures
+    entries: Sequence[_Entry], pictures: Pictures, prefix: str
 ) -> list[str | ValueError]:
     """As `_paths_of`, where each image has a file that is called like it."""
     by_folder: dict[Path, list[int]] = {}
@@ -269,7 +269,7 @@ def _paths_beside(
     for folder, indexes in by_folder.items():
         near = _near(folder, pictures)
         # The names of tools have the ending of the image in them, as a.jpg.json, or not.
-        names = [entries[index].file.stem for index in indexes]
+        names = [entries[index].file.stem.removeprefix(prefix) for index in indexes]
         names += [
             split_written_path(name)[-1]
             for index in indexes
@@ -279,7 +279,9 @@ def _paths_beside(
         image_folder = pictures.find_folder(names, near)
         for index in indexes:
             try:
-                path = _path_beside(entries[index], pictures, near, image_folder)
+                path = _path_beside(
+                    entries[index], pictures, near, image_folder, prefix
+                )
                 paths[index] = path or _absent(entries[index], pictures, image_folder)
             except ValueError as problem:
                 paths[index] = problem
@@ -287,9 +289,20 @@ def _paths_beside(
 
 
 def _path_beside(
-    entry: _Entry, pictures: Pictures, near: str, image_folder: str | None
+    entry: _Entry,
+    pictures: Pictures,
+    near: str,
+    image_folder: str | None,
+    prefix: str,
 ) -> str | None:
     """The picture that a file is called like; else the one whose name it writes.
+
+    Args:
+        entry: of the file.
+        pictures: those of the source.
+        near: the folder of the file.
+        image_folder: where the pictures lie that are called like files beside it.
+        prefix: at the start of the names of the files alone.
 
     Files are copied and renamed with their pictures, and what is written in them stays.
     """
@@ -303,7 +316,8 @@ def _path_beside(
             written_path = pictures.in_folder(parts[-1], image_folder)
     if image_folder is None:
         return written_path
-    path_of_stem = pictures.in_folder(entry.file.stem, image_folder)
+    stem = entry.file.stem.removeprefix(prefix)
+    path_of_stem = pictures.in_folder(stem, image_folder)
     if path_of_stem is not None and written_path not in (None, path_of_stem):
         entry.image.remarks[OTHER_NAME] += 1
     return path_of_stem or written_path

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotations.tools import cub, svhn
+from fastpipe.sources.annotations.tools import cub, icdar, mot, svhn
 from fastpipe.sources.annotations.tools.dota import HEADER as DOTA_HEADER
 from fastpipe.sources.annotations.tools.visdrone import numbers_of
 from fastpipe.sources.files import SourcePath, open_binary
@@ -103,6 +103,10 @@ _NUMBERS = AnnotationTool(
     "lines of numbers between commas, as MOT and ICDAR have them for boxes",
     ROW_A_BOX,
 )
+_ICDAR = AnnotationTool(
+    "lists of ICDAR (four corners and a text on each line)", _PACK_BOTH, "ICDAR"
+)
+_MOT = AnnotationTool("the boxes of a sequence of MOT", _PACK_BOTH, mot.READER)
 _VISDRONE = AnnotationTool("label files of VisDrone", _PACK_BOTH, "VisDrone")
 _CROWD_HUMAN = AnnotationTool(
     "CrowdHuman's annotations (a line for each image)", _PACK_BOTH, "CrowdHuman"
@@ -220,6 +224,10 @@ def recognise_tool(start: bytes, name: str) -> AnnotationTool | None:
     whole_lines = [line for line in lines[:_MAX_FIRST_LINES] if line]
     if whole_lines and all(map(numbers_of, whole_lines)):
         return _VISDRONE
+    if whole_lines and icdar.is_list_of_texts(whole_lines):
+        return _ICDAR
+    if whole_lines and file_name == mot.FILE and mot.is_list_of_boxes(whole_lines):
+        return _MOT
     return _recognise_line(lines[0])
 
 

@@ -36,6 +36,7 @@ from fastpipe.sources.annotations.annotation_folders import (
 )
 from fastpipe.sources.annotations.coco_folders import begins_like_coco
 from fastpipe.sources.annotations.defect_masks import find_defect_pairs
+from fastpipe.sources.annotations.tools import mot
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import Names, names_in, shared_folders
 from fastpipe.sources.folders.classes_in_names import option_of_classes_in_names
@@ -358,9 +359,16 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
         elif not is_far and path.parent != above:
             # MOT has the boxes of img1 in gt/gt.txt, by the numbers of the frames.
             tool = recognise_unread_tool(path)
-            # The files of tools that fastpipe reads name their images, and these name others.
-            if tool is not None and not tool.reader:
+            if tool is None:
+                continue
+            # The files of other tools that fastpipe reads name their images, and these name others.
+            if not tool.reader:
                 remedy = _remedy_of_tool(tool, path, images.root)
+                yield _Annotations(str(path), tool.name, remedy, _TOOL)
+            elif tool.reader == mot.READER and path.parent.parent == above:
+                remedy = (
+                    f"To pack both: fastpipe pack {quote_for_shell(str(above))} DST"
+                )
                 yield _Annotations(str(path), tool.name, remedy, _TOOL)
         elif not images.have_labels and _has_label_for_each(path, images.count):
             yield _describe_numbers(path, images.root)

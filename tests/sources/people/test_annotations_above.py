@@ -13,7 +13,6 @@ from support.sources.becomes import becomes
 from support.sources.people import assumed, photos, write
 
 import fastpipe
-from fastpipe.errors import PackError
 from fastpipe.sources.kinds import list_sources
 
 YOLO = "0 0.5 0.5 0.2 0.2\n"
@@ -298,11 +297,11 @@ def test_nothing_above(tmp_path: Path) -> None:
 
 
 @becomes(
-    "MOT, ICDAR: boxes as lines of numbers, in `annotations/a.txt` or `gt/gt.txt` beside the images",
+    "boxes as lines of numbers, in `annotations/a.txt` or `gt/boxes.txt` beside the images",
     "no boxes; the files are named, with what to do",
 )
 @pytest.mark.parametrize(
-    ("images", "file"), [("images", "annotations/a.txt"), ("img1", "gt/gt.txt")]
+    ("images", "file"), [("images", "annotations/a.txt"), ("img1", "gt/boxes.txt")]
 )
 def test_lines_of_numbers(tmp_path: Path, images: str, file: str) -> None:
     photos(tmp_path / "set" / images, "a.jpg", "b.jpg")
@@ -310,31 +309,6 @@ def test_lines_of_numbers(tmp_path: Path, images: str, file: str) -> None:
     text = saying(tmp_path, tmp_path / "set" / images)
     assert text.startswith(f"labels: none, though /set/{file} has ")
     assert "lines of numbers between commas, as MOT and ICDAR have them" in text
-
-
-@becomes(
-    "ICDAR 2015: `gt_img_1.txt` in another folder than `img_1.jpg`, with corners and a text a line",
-    "refused, or the images alone without boxes; the files are named, with what to do",
-    "SRC/ch4_training_images",
-)
-@pytest.mark.parametrize("text", ["Genaxis Theatre", "a, b, and c", "###"])
-def test_boxes_of_icdar(tmp_path: Path, text: str) -> None:
-    source = tmp_path / "set/icdar"
-    images, annotations = "ch4_training_images", "ch4_training_localization_transcription_gt"
-    for number in range(3):
-        photos(source, f"{images}/img_{number}.jpg")
-        write(source / annotations / f"gt_img_{number}.txt", f"\ufeff1,2,9,2,9,8,1,8,{text}\n")
-    with pytest.raises(PackError, match=f"only the folder {images} has images") as caught:
-        fastpipe.pack(source, tmp_path / "none")
-    assert f" {annotations}/gt_img_" in str(caught.value)
-    assert ".txt: lines of numbers between commas, as MOT and ICDAR have them" in str(caught.value)
-    assert f"Pass {source}/{images} for the images alone" in str(caught.value)
-    saying_text = saying(tmp_path, source / images)
-    assert saying_text.startswith(
-        f"labels: none, though /set/icdar/{annotations}/gt_img_0.txt has the name of one of these "
-        "images: lines of numbers between commas"
-    )
-    assert "also:" not in saying_text
 
 
 @becomes(

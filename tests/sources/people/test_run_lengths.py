@@ -354,7 +354,9 @@ def test_a_turned_photo(tmp_path: Path) -> None:
 
 def test_the_list_of_class_names_of_imaterialist_is_no_coco(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "train/a.jpg", size=(4, 3))
-    write(source / "label_descriptions.json", {"info": {}, "categories": [{"id": 0, "name": "top"}]})
+    write(
+        source / "label_descriptions.json", {"info": {}, "categories": [{"id": 0, "name": "top"}]}
+    )
     write(source / "train.csv", "ImageId,EncodedPixels,Height,Width,ClassId\na,1 2,3,4,0\n")
     summary = fastpipe.pack(source, tmp_path / "packed")
     assert f"pass {source}/train.csv (--image-root {source}/train)" in str(assumed(summary)[-1])

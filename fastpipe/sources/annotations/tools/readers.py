@@ -17,10 +17,12 @@ from fastpipe.sources.annotations.tools import (
     cvat,
     dota,
     ground_truth,
+    icdar,
     kitti,
     label_studio,
     labelbox,
     labelme,
+    mot,
     segment_anything,
     supervisely,
     svhn,
@@ -46,6 +48,8 @@ class Reader(NamedTuple):
             is damaged.
         form: _TEXT, _JSON, _LINES or _PATH.
         is_beside: each image has a file of its own, which is called like it.
+        is_of_sequence: a file has the images of one sequence, and others those of other ones.
+        prefix: at the start of the names of such files; the image is called like the rest.
         classes: the names of all classes by number, if the format says them; else the names in
             the files, sorted.
     """
@@ -53,6 +57,8 @@ class Reader(NamedTuple):
     parse: Callable[[Any], Iterator[AnnotatedImage]]
     form: int = _TEXT
     is_beside: bool = False
+    is_of_sequence: bool = False
+    prefix: str = ""
     classes: tuple[str, ...] = ()
 
 
@@ -75,6 +81,8 @@ READERS = {
     "xView": Reader(xview.parse, _PATH),
     "CUB": Reader(cub.parse, _PATH),
     "SVHN": Reader(svhn.parse, _JSON, classes=svhn.CLASSES),
+    "ICDAR": Reader(icdar.parse, is_beside=True, prefix=icdar.PREFIX),
+    mot.READER: Reader(mot.parse, _PATH, is_of_sequence=True),
     "SA-1B": Reader(segment_anything.parse, is_beside=True),
 }
 
