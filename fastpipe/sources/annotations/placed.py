@@ -69,6 +69,9 @@ def find_places(root: Path, paths: Iterable[str], table: str) -> FilePlaces | No
     names_of: dict[str, list[str]] = {}
     for path in paths:
         names = split_written_path(path)
+        # Kaggle's notebooks write ../input/NAME/a.jpg. What follows may lie here.
+        while names and names[0] == "..":
+            names.pop(0)
         # A path with ".." could lead out of the root.
         if names and ".." not in names:
             names_of[path] = names

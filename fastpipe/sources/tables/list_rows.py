@@ -51,6 +51,7 @@ _MAX_REPEATED = 100_000  # images in several rows that are counted
 # are looked up many at a time.
 _LOCAL_BATCH = 64
 _REMOTE_BATCH = 512
+_WEB = ("http", "https")
 
 
 def list_rows(
@@ -162,7 +163,10 @@ def list_rows(
 
 
 def _local_paths(rows: Iterable[Row], fields: Sequence[SourceField]) -> Iterator[str]:
-    """The paths of images in rows, without URLs and without texts that no file can be called.
+    """The paths of images in rows, without web addresses and texts that no file can be called.
+
+    The URL of an object is a path in its bucket, of which there may be a copy here: Vertex AI lists
+    gs://bucket/img/a.jpg. A web address says less of the name of a file.
 
     Of rows without an image these are the paths in their fields.
     """
@@ -172,7 +176,7 @@ def _local_paths(rows: Iterable[Row], fields: Sequence[SourceField]) -> Iterator
         if not row.has_image:
             paths = _paths_of_fields(row, names)
         for path in paths:
-            if is_name(path) and not scheme_of(path):
+            if is_name(path) and scheme_of(path) not in _WEB:
                 yield path
 
 

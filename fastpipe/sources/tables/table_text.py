@@ -37,6 +37,10 @@ _NUMBERED_CAPTION = re.compile(r".+\.(jpe?g|png)#\d+", re.IGNORECASE)
 # Excel's first line, which says the separator of the lines below.
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 
+# The first column of Vertex AI's lists of images. Four corners, x and y of each, end a line of boxes.
+_VERTEX_SPLITS = ("TRAIN", "TRAINING", "VALIDATION", "TEST", "UNASSIGNED", "")
+_NUM_VERTEX_NUMBERS = 8
+
 
 class TextForm(NamedTuple):
     """How a table is written as text."""
@@ -243,6 +247,13 @@ def _name_columns(
         return ("path", "x1", "y1", "x2", "y2", "class", "image_width", "image_height")
     if len(cells) == 8 and path_index == 5 and _is_row_of_makesense(cells, are_numbers):
         return ("class", "x", "y", "w", "h", "path", "image_width", "image_height")
+    if _is_row_of_vertex(cells, are_numbers, path_index):
+        # Between these corners stand the two others, or nothing.
+        box = ("xmin", "ymin", "column_6", "column_7", "xmax", "ymax")
+        columns = ("split", "path", "class", *box, "column_10", "column_11")
+        return columns if path_index == 1 else columns[1:]
+    if len(cells) == 3 and path_index == 1 and cells[0].upper() in _VERTEX_SPLITS:
+        return "split", "path", "label"  # as Vertex AI writes them
     is_mxnet = path.suffix.lower() == ".lst" and len(cells) == 3
     if is_mxnet and path_index == 2 and all(are_numbers[:2]):
         return "index", "label", "path"  # as MXNet writes them
@@ -269,6 +280,23 @@ def _is_row_of_makesense(cells: Sequence[str], are_numbers: Sequence[bool]) -> b
     fits_across = left >= 0 and box_width > 0 and left + box_width <= width + 1
     fits_down = top >= 0 and box_height > 0 and top + box_height <= height + 1
     return fits_across and fits_down
+
+
+def _is_row_of_vertex(
+    cells: Sequence[str], are_numbers: Sequence[bool], path_index: int
+) -> bool:
+    """Whether a row is of Vertex AI: perhaps a split, then a path, a class and corners as shares.
+
+    Format: https://cloud.google.com/vertex-ai/docs/image-data/object-detection/prepare-data
+    """
+    numbers = cells[path_index + 2 :]
+    if path_index > 1 or len(numbers) != _NUM_VERTEX_NUMBERS:
+        return False
+    if path_index == 1 and cells[0].upper() not in _VERTEX_SPLITS:
+        return False
+    if not all(are_numbers[path_index + 2 :]):
+        return False
+    return all(0 <= float(cell) <= 1 for cell in numbers if cell)
 
 
 def read_column_names(path: SourcePath, encoding: str | None = None) -> Sequence[str]:

@@ -346,3 +346,53 @@ def test_images_in_the_folder_beside(tmp_path: Path) -> None:
     remedy = f"pass --image-root {images} --field 'tags=*:classes'"
     with pytest.raises(PackError, match=re.escape(words + remedy)):
         fastpipe.pack(table, tmp_path / "none")
+
+
+@becomes(
+    "Vertex AI: import.csv with `TRAIN,gs://bucket/img/a.jpg,cat,0.1,0.2,,,0.5,0.6,,`, beside `img/a.jpg`",
+    "boxes; that the images are the files of the same names is said",
+    "SRC/import.csv --split train",
+)
+def test_boxes_of_vertex(tmp_path: Path) -> None:
+    photos(tmp_path, "img/a.jpg", "img/b.jpg", "img/c.jpg")
+    rows = (
+        "TRAIN,gs://bkt/img/a.jpg,cat,0.25,0.5,,,0.5,1,,\n"
+        "TRAIN,gs://bkt/img/a.jpg,dog,0,0,0.5,0,0.5,1,0,1\n"
+        "TRAIN,gs://bkt/img/b.jpg,,,,,,,,,\n"
+        "TEST,gs://bkt/img/c.jpg,cat,0,0,,,1,1,,\n"
+    )
+    summary = pack_text(tmp_path, "import.csv", rows, split="train")
+    assert values(tmp_path, "boxes") == {
+        "img/a.jpg": [[[10, 15, 20, 30], [0, 0, 20, 30]], [0, 1]],
+        "img/b.jpg": [[], []],
+    }
+    text = "paths: gs://bkt/ at their start is left out: gs://bkt/img/a.jpg is img/a.jpg"
+    assert text in assumed(summary)
+
+
+@becomes(
+    "Vertex AI: `TRAIN,gs://bucket/img/a.jpg,cat`",
+    "labels and splits",
+    "SRC/import.csv --split train",
+)
+def test_classes_of_vertex(tmp_path: Path) -> None:
+    photos(tmp_path, "img/a.jpg", "img/b.jpg", "img/c.jpg")
+    rows = "TRAIN,gs://k/img/a.jpg,cat\nTRAIN,gs://k/img/b.jpg,dog\nTEST,gs://k/img/c.jpg,cat\n"
+    pack_text(tmp_path, "import.csv", rows, split="train")
+    assert labels(tmp_path) == {"img/a.jpg": "cat", "img/b.jpg": "dog"}
+
+
+@becomes(
+    "paths of a Kaggle notebook, `../input/odir/Training Images/a.jpg`, beside `images/a.jpg`",
+    "the images are found by their names, which is said",
+    "--image-column filepath",
+)
+def test_paths_of_a_notebook(tmp_path: Path) -> None:
+    photos(tmp_path, "images/a.jpg", "images/b.jpg")
+    folder = "../input/odir/Training Images"
+    rows = f"{folder}/a.jpg,b.jpg,cat\n{folder}/b.jpg,a.jpg,dog\n"
+    summary = pack_text(
+        tmp_path, "full.csv", f"filepath,other,label\n{rows}", image_column="filepath"
+    )
+    assert labels(tmp_path) == {"images/a.jpg": "cat", "images/b.jpg": "dog"}
+    assert any(f"{folder}/a.jpg is images/a.jpg" in text for text in assumed(summary))
