@@ -32,7 +32,11 @@ from fastpipe.sources.folders.splits import (
     split_of_name,
 )
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.tables.written_names import WrittenNames
+from fastpipe.sources.tables.written_names import (
+    WrittenNames,
+    ends_with_id,
+    split_joined_id,
+)
 
 _MAX_TRIED_PATHS = 100
 # A share of fewer paths may be another class, and not some odd rows.
@@ -157,7 +161,36 @@ def _find_below(
                 return None
         if candidates:
             return _choose_files(root, candidates, table)
-    return None
+    return _find_by_joined_ids(root, names_of, files_of_name, table)
+
+
+def _find_by_joined_ids(
+    root: Path,
+    names_of: Mapping[str, Sequence[str]],
+    files_of_name: Mapping[str, Sequence[str]],
+    table: str,
+) -> FilePlaces | None:
+    """Looks for the files of ids that join a folder and a name: 0-16 is video_0/16.jpg."""
+    candidates: dict[str, list[str]] = {}
+    for path, names in names_of.items():
+        joined = split_joined_id(names[-1])
+        if len(names) > 1 or joined is None:
+            continue
+        folder_id, picture = joined
+        files = []
+        for file in files_of_name.get(picture, ()):
+            folder = os.path.basename(os.path.dirname(file))
+            if ends_with_id(folder, folder_id) and not is_called_masks(folder):
+                files.append(file)
+        if files:
+            candidates[path] = files
+    # Numbers fit by chance, so nearly all ids must fit.
+    if not candidates or len(candidates) < _MIN_COMMON_SHARE * len(names_of):
+        return None
+    places = _choose_files(root, candidates, table)
+    path, file = next(iter(places.files.items()))
+    text = f"{places.assumption.text}; {readable(path)} is {readable(file)}"
+    return places._replace(assumption=Assumption(text))
 
 
 def _without_contradicted(

@@ -10,30 +10,45 @@ from fastpipe.sources.field_values import parse_list
 
 # Cells, in small letters, of a row whose image has no box.
 NO_BOX = frozenset(("", "[]", "no_box", "nan", "none", "null"))
+# The sides of boxes in objects, as COTS writes them.
+_SIDES = ("x", "y", "width", "height")
+_OBJECTS = re.compile(r"\[\s*\{")
 _SPACE_OR_COMMA = re.compile(r"[\s,]+")
 
 
 def parse_boxes(cell: object) -> list[list[float]] | None:
     """The boxes in one cell, four numbers each; None if the cell holds something else.
 
-    A cell may be "[1, 2, 3, 4]", a list of such lists, "1 2 3 4", "1 2 3 4;5 6 7 8", or empty.
+    A cell may be "[1, 2, 3, 4]", a list of such lists, "1 2 3 4", "1 2 3 4;5 6 7 8", or empty; or
+    "[{'x': 1, 'y': 2, 'width': 3, 'height': 4}]".
     """
     if is_missing(cell) or cell == []:
         return []
     boxes: Any = cell
     if isinstance(cell, str):
         boxes = _parse_box_text(cell.strip())
-    if isinstance(boxes, list) and boxes and not isinstance(boxes[0], (list, tuple)):
+    if (
+        isinstance(boxes, list)
+        and boxes
+        and not isinstance(boxes[0], (list, tuple, dict))
+    ):
         boxes = [boxes]  # the four numbers of a single box
     parsed = []
     try:
         for box in boxes:
+            if isinstance(box, dict):
+                box = [box.get(side) for side in _SIDES]
             parsed.append([float(number) for number in box])
     except (TypeError, ValueError):
         return None
     if any(len(box) != 4 for box in parsed):
         return None
     return parsed
+
+
+def has_sides_of_boxes(cell: str) -> bool:
+    """Whether a cell is a list of objects with x, y, width and height."""
+    return _OBJECTS.match(cell) is not None and parse_boxes(cell) is not None
 
 
 def _parse_box_text(text: str) -> list[Any]:

@@ -26,7 +26,11 @@ from fastpipe.sources.tables.text_rows import (
     json_array_rows,
     json_rows,
 )
-from fastpipe.sources.tables.written_names import fold_name
+from fastpipe.sources.tables.written_names import (
+    ends_with_id,
+    fold_name,
+    split_joined_id,
+)
 
 _ROWS_READ = 20
 _ALL_ROWS = 200_000
@@ -218,8 +222,37 @@ def _find_picture(
     row: Sequence[str], folders: Mapping[SourcePath, _Pictures]
 ) -> _Place | None:
     """The folder of the picture that a value of the row names; None if none does."""
-    # The number of a class may be the name of a picture, so values with its ending come first.
+    # The number of a class may be the name of a picture, so values with its ending come first, and
+    # whole numbers last.
     values = sorted(row, key=is_picture, reverse=True)
+    numbers = [value for value in values if value.isdecimal()]
+    names = [value for value in values if not value.isdecimal()]
+    return (
+        _find_picture_of_names(names, folders)
+        or _find_picture_of_joined_id(names, folders)
+        or _find_picture_of_names(numbers, folders)
+    )
+
+
+def _find_picture_of_joined_id(
+    values: Sequence[str], folders: Mapping[SourcePath, _Pictures]
+) -> _Place | None:
+    """As `_find_picture`, of values such as 0-16 for video_0/16.jpg."""
+    for value in values:
+        joined = split_joined_id(value)
+        if joined is None:
+            continue
+        folder_id, picture = joined
+        for folder, pictures in folders.items():
+            if picture in pictures.names and ends_with_id(folder.name, folder_id):
+                return _Place(folder.parent, value)
+    return None
+
+
+def _find_picture_of_names(
+    values: Sequence[str], folders: Mapping[SourcePath, _Pictures]
+) -> _Place | None:
+    """As `_find_picture`, of values that are paths or names."""
     for value in values:
         name = _last_part(value)
         for folder, pictures in folders.items():

@@ -19,7 +19,11 @@ from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.column_names import describe_columns, field_name
 from fastpipe.sources.listing import Assumption, SourceField
 from fastpipe.sources.options import SourceOptions
-from fastpipe.sources.tables.box_cells import NO_BOX, parse_boxes
+from fastpipe.sources.tables.box_cells import (
+    NO_BOX,
+    has_sides_of_boxes,
+    parse_boxes,
+)
 from fastpipe.sources.tables.box_rows import BoxColumns, BoxTable, as_lists
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import is_label_name
@@ -106,7 +110,11 @@ def find_box_columns(
         return _with_format(columns, form, names not in _AMBIGUOUS, options, table)
 
     for column, values in summaries.items():
-        if column in field_columns or _letters(column) not in _ONE_COLUMN:
+        if column in field_columns:
+            continue
+        if _holds_objects(values):
+            return _with_format((column,), "xywh", True, options, table)
+        if _letters(column) not in _ONE_COLUMN:
             continue
         if _holds_boxes(values):
             return _with_format((column,), "xywh", False, options, table)
@@ -149,6 +157,12 @@ def _with_format(
         return BoxColumns(columns, form)
     text = f"boxes ({shown}): left, top, width, height, as COCO has them"
     return BoxColumns(columns, form, [Assumption(text, "--box-format xyxy or cxcywh")])
+
+
+def _holds_objects(column: ColumnSummary) -> bool:
+    """Whether the values are lists of objects with the sides of boxes, and some are not empty."""
+    texts = [text for text in column.first if text.lower() not in NO_BOX]
+    return bool(texts) and all(map(has_sides_of_boxes, texts))
 
 
 def _letters(column: str) -> str:

@@ -15,6 +15,7 @@ from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.splits import FEW
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables import synset_strings
+from fastpipe.sources.tables.box_cells import has_sides_of_boxes
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import find_column_assumptions, holds_runs
 from fastpipe.sources.tables.likely_encoding import likely_encoding
@@ -163,5 +164,7 @@ def _find_column_of_names(
 def _has_boxes_or_masks(summaries: Mapping[str, ColumnSummary]) -> bool:
     for column, values in summaries.items():
         if column.lower() in _BOXES or values.are_boxes or holds_runs(column, values):
+            return True
+        if any(map(has_sides_of_boxes, values.first)):
             return True
     return False

@@ -123,3 +123,24 @@ def folded_stem(written_path: str) -> str:
     """The name of a file in a path of a table, without its ending, as `fold_name` writes it."""
     name = written_path.replace("\\", "/").rpartition("/")[2]
     return fold_name(os.path.splitext(name)[0])
+
+
+def split_joined_id(name: str) -> tuple[str, str] | None:
+    """The id of a folder and the name of a picture in it, which an id joins; None if it joins none.
+
+    COTS writes 0-16 for the frame 16.jpg of video_0.
+    """
+    folder_id, separator, picture = name.rpartition("-")
+    if not separator:
+        folder_id, separator, picture = name.rpartition("_")
+    if not folder_id or not picture.isdecimal():
+        return None
+    return folder_id, picture
+
+
+def ends_with_id(folder_name: str, folder_id: str) -> bool:
+    """Whether the name of a folder is an id, or ends with it: video_0 has the id 0, video_10 not."""
+    before = folder_name.removesuffix(folder_id)
+    if before == folder_name:
+        return False
+    return not before or not before[-1].isalnum()

@@ -404,3 +404,54 @@ def test_names_of_fiftyone(two: Path) -> None:
     summary = pack_text(two, "labels/detections.csv", columns + rows, image_root=two)
     assert box_names(two) == ("Cat", "Person")
     assert "classes of boxes: named as in classes.csv: '/m/2' is 'Cat'" in assumed(summary)
+
+
+def cots(folder: Path) -> Path:
+    source = photos(
+        folder, *(f"train_images/video_{v}/{frame}.jpg" for v in (0, 10) for frame in (0, 1))
+    )
+    boxes = "\"[{'x': 5, 'y': 6, 'width': 20, 'height': 10}, {'x': 0, 'y': 0, 'width': 9, 'height': 8}]\""
+    rows = f"0,7,0,0-0,[]\n0,7,1,0-1,{boxes}\n10,8,0,10-0,[]\n10,8,1,10-1,[]\n"
+    header = "video_id,sequence,video_frame,image_id,annotations"
+    (source / "train.csv").write_text(f"{header}\n{rows}")
+    return source
+
+
+@becomes(
+    "COTS: `train.csv` with image_id `0-1` and annotations `[{'x': 5, 'y': 6, 'width': 20, 'height': 10}]`, beside "
+    "`train_images/video_0/1.jpg`",
+    "boxes; that `0-1` is this file is said. The root is packed by its folders, and the table is named",
+    "SRC/train.csv",
+)
+def test_ids_of_a_folder_and_a_frame(tmp_path: Path) -> None:
+    source = cots(tmp_path / "src")
+    summary = fastpipe.pack(source / "train.csv", tmp_path / "packed")
+    folder = "train_images/video_"
+    assert values(tmp_path, "boxes") == {
+        f"{folder}0/0.jpg": [],
+        f"{folder}0/1.jpg": [[5, 6, 25, 16], [0, 0, 9, 8]],
+        f"{folder}10/0.jpg": [],
+        f"{folder}10/1.jpg": [],
+    }
+    assert assumed(summary) == [
+        "images: 4 are in folders below src: train_images/video_0, train_images/video_10; 0-0 is "
+        "train_images/video_0/0.jpg"
+    ]
+    texts = assumed(fastpipe.pack(source, tmp_path / "root"))
+    table = f"{source}/train.csv, with --image-root {source}/train_images"
+    assert any(text.endswith(f"if it has labels, pass {table}") for text in texts)
+    fastpipe.pack(
+        source / "train.csv",
+        tmp_path / "packed",
+        image_root=source / "train_images",
+        overwrite=True,
+    )
+    assert values(tmp_path, "boxes")["video_0/1.jpg"] == [[5, 6, 25, 16], [0, 0, 9, 8]]
+
+
+def test_ids_that_fit_few_frames_find_none(tmp_path: Path) -> None:
+    source = cots(tmp_path / "src")
+    rows = "".join(f"3-{frame},cat\n" for frame in range(9))
+    (source / "train.csv").write_text(f"image_id,label\n0-1,cat\n{rows}")
+    with pytest.raises(PackError, match="none of the 10 files"):
+        fastpipe.pack(source / "train.csv", tmp_path / "packed")
