@@ -147,6 +147,9 @@ DATA = AnnotationTool(
     "lies on the image and is cropped with it; list images and other values in a JSONL file, or "
     "pass samples to fastpipe.Writer",
 )
+_POINTS = AnnotationTool(
+    "landmarks", "--field points=pts packs the points of a.pts with a.jpg"
+)
 JSON_DATA = AnnotationTool(
     "JSON",
     "--field data=json packs the value in a.json with a.jpg; or write a JSONL file with a line for "
@@ -290,6 +293,8 @@ def describe_file(start: bytes, name: str) -> AnnotationTool:
     ending = name.rpartition(".")[2].lower()
     if ending == "caption":
         return TEXT
+    if ending == "pts" and b"n_points" in start:
+        return _POINTS
     return JSON_DATA if ending == "json" else DATA
 
 

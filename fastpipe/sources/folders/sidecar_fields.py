@@ -16,6 +16,7 @@ from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, format_count, readable
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import SourcePath, open_binary
+from fastpipe.sources.folders import points_file
 from fastpipe.sources.listing import Assumption, Listing, Source, SourceField
 from fastpipe.sources.member_fields import kind_of_member
 from fastpipe.sources.tables.list_rows import list_rows
@@ -23,9 +24,9 @@ from fastpipe.sources.tables.rows import Row
 
 # A file of text or JSON beside an image has so many bytes at most; it is read while listing.
 _MAX_TEXT_BYTES = 1 << 20
-_READ_KINDS = ("text", "json")
+_READ_KINDS = ("text", "json", points_file.KIND)
 # A list of pictures has several files.
-_KINDS = (*_READ_KINDS, *(kind for kind in FILE_KINDS if kind != "images"))
+_KINDS = ("text", "json", *(kind for kind in FILE_KINDS if kind != "images"))
 
 
 class SidecarFields(NamedTuple):
@@ -80,10 +81,15 @@ def take_sidecars(
 def _field_of(column: FieldColumn) -> SourceField:
     ending = column.column.lstrip("*.")
     kind = column.kind or kind_of_member(ending)
-    if kind not in _KINDS:
+    is_of_points = ending.lower() == points_file.ENDING
+    if is_of_points and column.kind is None:
+        kind = points_file.KIND
+    can_have_kind = kind in _KINDS or (kind == points_file.KIND and is_of_points)
+    if not can_have_kind:
         raise PackError(
             f"{column}: the column is the ending of files beside images; expected one of the kinds "
-            f"{', '.join(_KINDS)} behind it, such as --field {column.name}={ending}:text"
+            f"{', '.join(_KINDS)} behind it, such as --field {column.name}={ending}:text. Files that end "
+            f"in .{points_file.ENDING} give {points_file.KIND}"
         )
     return SourceField(column.name, kind, column=ending)
 
@@ -115,6 +121,13 @@ def list_with_sidecars(listing: Listing, sidecars: SidecarFields) -> Listing:
         listing.root, rows, sidecars.fields, classes=listing.classes or None
     )
     assumed = [*listing.assumed, *listed.assumed, *_assume_missing(listing, sidecars)]
+    for field in sidecars.fields:
+        if field.kind == points_file.KIND:
+            text = (
+                f"{field.name}: .{field.column} files count pixels from 1, so the points are 1 less than "
+                "in the files"
+            )
+            assumed.append(Assumption(text))
     return replace(listed, stray=listing.stray, assumed=tuple(assumed))
 
 
@@ -136,7 +149,7 @@ def _rows(listing: Listing, sidecars: SidecarFields) -> Iterator[Row]:
 
 
 def _read_text(path: SourcePath, kind: str) -> Any:
-    """The text of a file, without white space around it; or what its JSON says.
+    """The text of a file, without white space around it; or what its JSON or its points say.
 
     Raises:
         OSError, ValueError, RecursionError: it cannot be read, or is none.
@@ -146,7 +159,11 @@ def _read_text(path: SourcePath, kind: str) -> Any:
     if len(data) > _MAX_TEXT_BYTES:
         raise ValueError(f"expected at most {_MAX_TEXT_BYTES:,} bytes of {kind}")
     text = data.decode("utf-8-sig")
-    return json.loads(text) if kind == "json" else text.strip()
+    if kind == "json":
+        return json.loads(text)
+    if kind == points_file.KIND:
+        return points_file.parse_points(text)
+    return text.strip()
 
 
 def _assume_missing(listing: Listing, sidecars: SidecarFields) -> Iterator[Assumption]:
