@@ -63,7 +63,8 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
             assumptions.append(assumption)
     classes: list[str] = []
     if listing.classes:
-        if not given.labels:
+        given_labels = given.labels or names_of_numbers(listing.classes, given)
+        if not given_labels:
             raise PackError(
                 f"{_OPTION}: it has no names of labels, and {root} has labels"
             )
@@ -73,14 +74,24 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
             if source.problem is None:
                 used_labels.add(source.label)
         used_labels.discard(NO_LABEL)
-        numbers, is_by_position = _number_classes(
-            listing, listing.classes, used_labels, given.labels
-        )
-        if is_by_position:
-            text = f"labels are numbers: number 0 is {given.labels[0]!r}, and so on"
+        if given.labels:
+            numbers, is_by_position = _number_classes(
+                listing, listing.classes, used_labels, given.labels
+            )
+            if is_by_position:
+                text = f"labels are numbers: number 0 is {given.labels[0]!r}, and so on"
+                assumptions.append(Assumption(text, _OPTION))
+        else:
+            numbers = _number_by_values(listing, used_labels, given)
+            name = min(listing.classes, key=int)
+            label = numbers[listing.classes.index(name)]
+            text = (
+                f"classes are numbers: {name} is {given_labels[label]!r}, with label {label}, and so on, "
+                "in the order of the numbers"
+            )
             assumptions.append(Assumption(text, _OPTION))
         relabel_sources(listing.sources, numbers)
-        classes = list(given.labels)
+        classes = list(given_labels)
 
     new_fields = []
     for field in listing.fields:
@@ -91,6 +102,38 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
     if not listing.classes and fields == listing.fields and not have_numbers:
         raise PackError(f"{_OPTION}: {root} has no classes; leave it out")
     return replace(listing, classes=classes, fields=fields, assumed=tuple(assumptions))
+
+
+def names_of_numbers(ours: Sequence[str], given: ClassNames) -> tuple[str, ...]:
+    """The names that are given to numbers, in the order of these; () if they cannot be our classes.
+
+    Our classes are numbers, too. Oxford's flowers have the folders 1 to 102, and a JSON file with a
+    name for each. No class has the number 0, so labels are positions in this order.
+    """
+    names = [name for name in given.values if name]
+    if len(set(names)) < len(names) or not all(name.isdecimal() for name in ours):
+        return ()
+    return tuple(names)
+
+
+def _number_by_values(
+    listing: Listing, used: Iterable[int], given: ClassNames
+) -> list[int]:
+    """As `_number_classes`, where names are given to the numbers that our classes are called by."""
+    position_of_number = _positions_of_numbers(given)
+    numbers = [position_of_number.get(int(name), NO_LABEL) for name in listing.classes]
+    unknown = []
+    for label in sorted(used):
+        if numbers[label] == NO_LABEL:
+            unknown.append(listing.classes[label])
+    _check_unknown(unknown, list(map(str, position_of_number)), readable(listing.root))
+    return numbers
+
+
+def _positions_of_numbers(given: ClassNames) -> dict[int, int]:
+    """Number -> its position among the numbers with a name."""
+    named = [number for number, name in enumerate(given.values) if name]
+    return {number: position for position, number in enumerate(named)}
 
 
 def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
@@ -148,6 +191,12 @@ def numbered_folders(
     numbers = {name: number for number, name in enumerate(names)}
     if given is not None and are_positions(folders, folders, names):
         numbers = {name: int(name) for name in folders}
+    if given is not None and not names and names_of_numbers(folders, given):
+        position_of_number = _positions_of_numbers(given)
+        numbers = {}
+        for name in folders:
+            if int(name) in position_of_number:
+                numbers[name] = position_of_number[int(name)]
     numbered = []
     unknown = []
     for name in some:

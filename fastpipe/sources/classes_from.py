@@ -23,7 +23,11 @@ from fastpipe.sources.folders.splits import SplitChoiceError, training_or_first
 from fastpipe.sources.json_stream import object_entries
 from fastpipe.sources.kinds import class_folders, list_sources
 from fastpipe.sources.listing import SourceField
-from fastpipe.sources.numbered_classes import parse_numbered_names, read_value_names
+from fastpipe.sources.numbered_classes import (
+    has_names_of_numbers,
+    parse_numbered_names,
+    read_value_names,
+)
 from fastpipe.sources.options import SourceOptions
 from fastpipe.store.remote.options import RemoteOptions
 
@@ -78,7 +82,7 @@ def class_names(
         raise ConfigError(f"{option}: it does not exist; {_EXPECTED}{hint}")
     if path.is_dir() and is_dataset(path):
         names = _names_in_dataset(path)
-    elif path.name.lower().endswith(".json") and _has_numbered_names(path):
+    elif has_names_of_numbers(path):
         names = _names_in_json(path, option)
     elif format_of(path.name) == "csv" and (values := read_value_names(path)):
         names = ClassNames((), values=values)
@@ -197,15 +201,6 @@ def _names_of_fields(
         if field.names and field.kind in CLASS_KINDS:
             names_of_fields.append((field.name, field.names))
     return tuple(names_of_fields)
-
-
-def _has_numbered_names(path: SourcePath) -> bool:
-    """Whether a file is a JSON object such as {"0": "cat"}, by its first entry."""
-    try:
-        name, index, value = next(object_entries(path))
-    except (PackError, StopIteration):
-        return False  # it is JSON of another kind
-    return index < 0 and name.isdecimal() and isinstance(value, str)
 
 
 def _names_in_json(path: SourcePath, option: str) -> ClassNames:

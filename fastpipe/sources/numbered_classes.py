@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from fastpipe.dataset.format.layout import MAX_CLASSES
+from fastpipe.errors import PackError
 from fastpipe.sources.files import SourcePath, open_binary
+from fastpipe.sources.json_stream import object_entries
 
 _LINE = re.compile(r"(\d{1,5})\s*[\s,;:=]\s*(.*\S)")
 # The file in which Roboflow names the values of masks. Beside other images it has one column a class.
@@ -53,6 +55,17 @@ def read_value_names(path: SourcePath) -> tuple[str, ...]:
     if not lines or _VALUE_COLUMN not in lines[0].lower():
         return ()
     return parse_numbered_names(lines)
+
+
+def has_names_of_numbers(path: SourcePath) -> bool:
+    """Whether a file is a JSON object such as {"0": "cat"}, by its first entry."""
+    if not path.name.lower().endswith(".json"):
+        return False
+    try:
+        name, index, value = next(object_entries(path))
+    except (PackError, OSError, StopIteration):
+        return False  # it is JSON of another kind
+    return index < 0 and name.isdecimal() and isinstance(value, str)
 
 
 def _read_table(texts: Sequence[str]) -> Mapping[int, str] | None:

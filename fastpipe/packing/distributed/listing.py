@@ -48,7 +48,7 @@ from fastpipe.packing.pipeline.run_file import (
     write_run,
 )
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, ShardSlice
-from fastpipe.sources.class_names import numbered_folders
+from fastpipe.sources.class_names import names_of_numbers, numbered_folders
 from fastpipe.sources.facts import Facts
 from fastpipe.sources.files import files_below, source_path
 from fastpipe.sources.folders.class_folders import (
@@ -198,7 +198,8 @@ def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
     if given_classes is None:
         classes = folders.classes
     else:
-        classes = list(given_classes.labels)
+        named = names_of_numbers(folders.classes, given_classes)
+        classes = list(given_classes.labels or named)
     # The times of a bucket are those of another clock, so that a listing of it has none.
     if not isinstance(root, Path):
         taken_ns = 0

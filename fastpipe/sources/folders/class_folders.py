@@ -152,7 +152,11 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
         classes = names.folders
         assumed += check_class_folders(root, names, are_classes=are_classes)
     assumed += numbers_as_texts(classes)
-    assumed += describe_unread(source, are_tables_named=not has_labels)
+    assumed += describe_unread(
+        source,
+        are_tables_named=not has_labels,
+        have_class_names=options.classes is not None,
+    )
 
     folders: list[tuple[int, str]] = []
     if has_labels:

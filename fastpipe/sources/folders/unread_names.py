@@ -38,6 +38,7 @@ from fastpipe.sources.folders.splits import (
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.numbered_classes import (
     VALUE_NAMES,
+    has_names_of_numbers,
     parse_numbered_names,
     read_value_names,
 )
@@ -75,6 +76,7 @@ def describe_unread(
     are_tables_named: bool = False,
     are_colours_read: bool = False,
     have_values_names: bool = True,
+    have_class_names: bool = False,
     image_folders: Collection[str] = (),
     read_lists: Collection[SourcePath] = (),
 ) -> list[Assumption]:
@@ -85,6 +87,7 @@ def describe_unread(
         are_tables_named: the tables beside splits are named by another assumption.
         are_colours_read: the classes of masks come from a list of their colours.
         have_values_names: the numbers in masks have names, or there are no masks.
+        have_class_names: the user gives the names of the classes.
         image_folders: folders in it with images that are packed, where the source does not say it.
         read_lists: the lists of images that the user passes, or that another assumption names.
     """
@@ -106,6 +109,7 @@ def describe_unread(
         name: path
         for name, path in unread.items()
         if not any(_are_same(path, read_list) for read_list in read_lists)
+        and not (have_class_names and has_names_of_numbers(path))
     }
     if not unread:
         return []
@@ -138,6 +142,12 @@ def describe_unread(
         tool = recognise_unread_tool(path)
         if tool is not None:
             remedy = f"{name} is {tool.name}: {tool.remedy}"
+            break
+        if source.format == "imagefolder" and has_names_of_numbers(path):
+            remedy = (
+                f"{name} has the names of numbers: if these are the classes, --classes-from "
+                f"{readable(str(path))} gives them these names"
+            )
             break
         if not have_values_names and _has_numbered_names(path):
             remedy = (

@@ -91,13 +91,41 @@ def test_names_in_a_json_object(tmp_path: Path) -> None:
     assert labels(data) == {"10": 2, "20": 0}
 
 
+@becomes(
+    'Oxford flowers: folders `1` to `102`, cat_to_name.json: `{"21": "fire lily"}`',
+    "the names of the folders, in the order of their numbers; without the option the file is named",
+    "`--classes-from cat_to_name.json`",
+)
+def test_names_of_folders_that_are_numbers(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    folders(source / "train", ["1", "10", "2"])
+    folders(source / "valid", ["10"])
+    file = source / "cat_to_name.json"
+    file.write_text(json.dumps({"10": "lily", "1": "rose", "3": "tulip", "2": "iris"}))
+    for split, expected in (
+        ("train", {"rose": 0, "iris": 1, "lily": 3}),
+        ("valid", {"lily": 3}),
+    ):
+        summary = fastpipe.pack(source, tmp_path / split, split=split, classes_from=file)
+        data = fastpipe.open(tmp_path / split)
+        assert data.classes == ["rose", "iris", "tulip", "lily"]
+        assert {data.classes[label]: label for label in data["label"]} == expected
+        (assumed,) = summary.assumed
+        assert assumed.text == (
+            "classes are numbers: 1 is 'rose', with label 0, and so on, in the order of the numbers"
+        )
+    named = fastpipe.pack(source, tmp_path / "plain", split="train").assumed
+    assert f"--classes-from {file} gives them these names" in named[-1].text
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [
         ({"0": "ant", "one": "bee"}, "expected numbers and names of classes.*got 'one': 'bee'"),
         ({"0": "ant", "1": 5}, "expected numbers and names of classes.*got '1': 5"),
         ({"0": "ant", "00": "bee"}, "the number 00 stands there twice"),
-        ({"1": "ant", "2": "bee"}, "it has no names of labels"),
+        ({"1": "ant", "2": "bee"}, "the class '0', which is not among the 2 names"),
+        ({"1": "ant", "2": "ant"}, "it has no names of labels"),
     ],
 )
 def test_a_json_object_of_other_values_is_refused(
