@@ -85,11 +85,14 @@ class Placement:
     def points(self, points: Float32s) -> Float32s:
         """(M, K, 3) x, y, visibility, as `boxes`.
 
-        Coordinates are numbers of pixels: mirrored, 0 becomes W - 1, as in torchvision.
+        Coordinates are numbers of pixels: mirrored, 0 becomes W - 1, as in torchvision. A point that
+        is not labelled has zeros, as COCO writes it, and keeps them.
         """
         moved = self._move(points[..., :2], edge=1)
+        is_labelled = points.any(axis=-1, keepdims=True)
         visibility = points[..., 2:]
-        return np.concatenate([moved, visibility], axis=-1)
+        places = np.where(is_labelled, moved, points[..., :2])
+        return np.concatenate([places, visibility], axis=-1)
 
     def mask(self, mask: NDArray[Any]) -> NDArray[Any]:
         """(H, W) values, turned and scaled by nearest neighbour."""

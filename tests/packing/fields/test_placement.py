@@ -17,7 +17,7 @@ from support.sources.pack_sources import exif, pixels, saved
 
 import fastpipe
 from fastpipe.dataset.format.packed_index import PackedIndex
-from fastpipe.packing.fields.placement import Placement
+from fastpipe.packing.fields.placement import Placement, turned_size
 from fastpipe.packing.fields.stored import shortest_floats
 from fastpipe.sources.picture.jpeg import turn_upright
 
@@ -67,6 +67,21 @@ def test_fields_turn_with_the_picture(tmp_path: Path, orientation: int) -> None:
     assert second.shape[:2] == seg.shape
     turned = turn_upright(pixels(), orientation).astype(int)
     assert np.abs(second - turned).mean() < 3
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_points_that_are_not_labelled_keep_their_zeros(orientation: int) -> None:
+    size = (W, H)
+    placement = Placement(size, orientation, turned_size(size, orientation))
+    points = np.array([[[0, 0, 0], [0, 0, 2], [3, 4, 0]]], np.float32)
+    moved = placement.points(points)
+    assert moved[0, 0].tolist() == [0, 0, 0]
+    # The first pixel is labelled, and a hidden place is one.
+    marked = np.zeros((H, W), np.uint8)
+    marked[0, 0] = 1
+    marked[4, 3] = 2
+    upright = turn_upright(marked, orientation)
+    assert [upright[int(y), int(x)] for x, y, _ in moved[0, 1:]] == [1, 2]
 
 
 def test_without_apply_nothing_turns(tmp_path: Path) -> None:
