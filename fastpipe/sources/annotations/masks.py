@@ -15,11 +15,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.native import _engine
 from fastpipe.sources.annotations.annotation_folders import is_called_mask_file
 from fastpipe.sources.annotations.colour_list import find_colours
 from fastpipe.sources.annotations.defect_masks import assume_no_defects, class_folder
@@ -58,12 +55,6 @@ _NUM_CHECKED = 16
 _MAX_SHOWN = 5
 _MAX_SHOWN_CHARACTERS = 200
 
-# Masks of VOC have this number around objects, and where nobody can tell the class.
-_BORDER = 255
-_WHITE_16_BIT = 65535
-# Such masks have few classes with small numbers. Soft masks have grey levels up to 255 at edges.
-_MAX_BORDERED_CLASS = 127
-_MAX_BORDERED_VALUES = 64
 # VOC's masks of single objects. Their numbers are no classes.
 _OBJECT_MASKS = "SegmentationObject"
 # The start of a PNG, which has the palette.
@@ -195,7 +186,7 @@ def list_masks(
         assumed += assume_united(field, masks_of_image)
         if field.has_object_numbers:
             continue
-        assumed += _check_masks(folders, field, masks_of_field)
+        _check_masks(folders, field, masks_of_field)
         if (folders.root / LABELMAP).is_file():
             names = _class_names(folders, masks_of_field)
             fields[index] = field._replace(names=names)
@@ -508,18 +499,13 @@ def _folders_of_lists(
 
 def _check_masks(
     folders: MaskFolders, field: SourceField, masks: Sequence[str]
-) -> Iterator[Assumption]:
-    """The assumption on the values of masks, by a few of them.
-
-    Raises:
-        PackError: their pixels are no numbers of classes.
-    """
-    values: set[int] = set()
+) -> None:
+    """Raises PackError if the pixels of a few of the masks are no numbers of classes."""
     for mask in _some_of(masks):
         path = folders.root / mask
         try:
             with open_binary(path) as file:
-                data = file.read()
+                data = file.read(_HEADER_BYTES)
         except OSError:
             continue  # the pack reports it with the reason
         if data.startswith(JPEG_START):
@@ -529,35 +515,6 @@ def _check_masks(
         has_header = len(data) > _COLOR_TYPE_OFFSET
         if has_header and data[_COLOR_TYPE_OFFSET] not in _GRAY_AND_PALETTE:
             raise _no_numbers_error(path, _WITH_COLOURS, field)
-        try:
-            pixels = _engine.decode_mask(data)
-        except _engine.StatusError:
-            continue  # the pack reports that it is damaged
-        values.update(np.unique(pixels).tolist())
-
-    max_class = max(values - {_BORDER}, default=0)
-    are_classes = (
-        max_class <= _MAX_BORDERED_CLASS and len(values) <= _MAX_BORDERED_VALUES
-    )
-    if _BORDER in values and max_class > 0 and not are_classes:
-        yield Assumption(
-            f"field {field.name}: the masks hold {len(values)} values up to 255, which look like grey "
-            "levels (probabilities), not like numbers of classes. If they are, write numbers before "
-            "packing, such as 1 where a value is over 127; if 255 is a border, give losses "
-            "ignore_index=255"
-        )
-    elif _BORDER in values and max_class > 0:
-        yield Assumption(
-            f"field {field.name}: the masks hold 255, as VOC's have it for borders, beside numbers "
-            f"up to {max_class}; give losses ignore_index=255"
-        )
-    # White is the largest number of 8 or of 16 bits.
-    white = max(values, default=0)
-    if white in (_BORDER, _WHITE_16_BIT) and values <= {0, white}:
-        yield Assumption(
-            f"field {field.name}: the masks hold the values 0 and {white}, which stay; losses that "
-            "take numbers of classes expect 0 and 1"
-        )
 
 
 def _class_names(folders: MaskFolders, masks: Sequence[str]) -> tuple[str, ...]:

@@ -211,6 +211,25 @@ def test_masks_of_0_and_255(tmp_path: Path) -> None:
     assert set(masks_of(tmp_path / "packed")["images/a.jpg"]) == {0, 255}
 
 
+@becomes(
+    "masks of 0 and 255 as TIFF or BMP, or in a column of a table",
+    "the values stay, and this is named",
+)
+@pytest.mark.parametrize("ending", ["tif", "bmp", "png"])
+def test_masks_of_0_and_255_in_other_files(tmp_path: Path, ending: str) -> None:
+    source = pairs(tmp_path / "src", ["a"])
+    (source / "masks" / "a.png").unlink()
+    Image.fromarray((HALF * 255).astype(np.uint8)).save(source / "masks" / f"a.{ending}")
+    table = source / "a.csv"
+    table.write_text(f"image,mask\nimages/a.jpg,masks/a.{ending}\n")
+    for number, options in enumerate(({"format": "masks"}, {"fields": ["mask=mask:mask"]})):
+        given = table if number else source
+        summary = fastpipe.pack(given, tmp_path / f"{number}", **options)
+        texts = [assumed.text for assumed in summary.assumed]
+        assert any("the masks hold the values 0 and 255" in text for text in texts)
+        assert set(masks_of(tmp_path / f"{number}")["images/a.jpg"]) == {0, 255}
+
+
 @becomes("masks of 0 and 65535", "the values stay, and this is named")
 def test_masks_of_0_and_65535(tmp_path: Path) -> None:
     source = pairs(tmp_path / "src", ["a"])

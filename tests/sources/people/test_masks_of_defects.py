@@ -48,7 +48,7 @@ def test_test_images(tmp_path: Path) -> None:
     }
     by_folder = {key.split("/")[1]: label for key, label in labels(tmp_path).items()}
     assert by_folder == {"good": "good", "crack": "crack", "hole": "hole"}
-    values, without = assumed(summary)
+    without, values = assumed(summary)
     assert "the values 0 and 255, which stay" in values
     assert without.startswith("field mask: images without a mask: 1, in the folders good;")
 

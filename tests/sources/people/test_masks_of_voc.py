@@ -46,9 +46,9 @@ def test_masks_of_voc(tmp_path: Path) -> None:
     summary = fastpipe.pack(source, tmp_path / "packed", split="train")
     assert assumed(summary) == [
         "images that the list names, and that are not in JPEGImages: 1; they are left out",
+        "classes of the field mask: those of labelmap.txt: 0 is 'background', 1 is 'cat', 2 is 'dog'",
         "field mask: the masks hold 255, as VOC's have it for borders, beside numbers up to 2; "
         "give losses ignore_index=255",
-        "classes of the field mask: those of labelmap.txt: 0 is 'background', 1 is 'cat', 2 is 'dog'",
     ]
     data = fastpipe.open(tmp_path / "packed")
     assert sorted(data["key"]) == ["JPEGImages/1.jpg", "JPEGImages/2.jpg"]
