@@ -19,6 +19,7 @@ from fastpipe.sources.annotations.annotation_folders import (
 )
 from fastpipe.sources.file_formats import UNREAD_ENDINGS, in_both_cases, unread_remedy
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
+from fastpipe.sources.folders.classes_in_names import option_of_classes_in_names
 from fastpipe.sources.folders.doubtful_classes import (
     AS_CLASSES,
     parts_as_classes,
@@ -368,6 +369,8 @@ def _check_only_folder(folder: SourcePath, name: str) -> Assumption:
             f"{one_class}, though {first_paths(lists)} in it may have labels; if so, pass "
             f"{readable(str(folder / lists[0]))}"
         )
-    return Assumption(
-        f"{one_class}; for images without labels, pass {readable(str(folder))}"
-    )
+    remedy = f"for images without labels, pass {readable(str(folder))}"
+    option = option_of_classes_in_names(list(filter(is_picture, names.files)))
+    if option:
+        remedy += f"; the names of the images may have classes: {option} takes them"
+    return Assumption(f"{one_class}; {remedy}")

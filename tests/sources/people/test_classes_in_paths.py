@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -171,8 +172,8 @@ def test_classes_in_names_of_files(tmp_path: Path, pattern: str, classes: dict[s
 
 
 @becomes(
-    "UTKFace: `26_1_0_20170116174525125.jpg.chip.jpg`, whose first number is the age",
-    "no labels; the pattern that takes the age is named, also where each age comes once",
+    "UTKFace: `26_1_0_20170116174525125.jpg.chip.jpg`, with age, gender and race",
+    "no labels; the patterns that take age, gender and race are named, also where each age comes once",
     "`--label-pattern '(?:^|/)(-?\\d{1,6})_[^/]+$'`",
 )
 @pytest.mark.parametrize("ages", [[100, 1, 26, 30, 8, 61], [100, 1, 26, 26, 1, 100]])
@@ -183,10 +184,24 @@ def test_ages_in_names_of_utkface(tmp_path: Path, ages: list[int]) -> None:
     ]
     source = photos(tmp_path / "src", *names)
     (assumption,) = fastpipe.pack(source, tmp_path / "none").assumed
-    assert assumption.text.startswith("labels: none. The names of the images may have the classes")
+    assert assumption.text.startswith(
+        "labels: none. The names of the images have age, gender and race, as UTKFace's"
+    )
     pattern = assumption.option.removeprefix("--label-pattern '").removesuffix("'")
     fastpipe.pack(source, tmp_path / "packed", label_pattern=pattern)
     assert labels(tmp_path) == {name: str(age) for name, age in zip(names, ages, strict=True)}
+
+    # Some names lack the race. The folder around the images is named with the pattern, too.
+    photos(source, "61_1_20170109142408075.jpg.chip.jpg")
+    names.append("61_1_20170109142408075.jpg.chip.jpg")
+    (assumption,) = fastpipe.pack(source, tmp_path / "short").assumed
+    (gender,) = re.findall("--label-pattern '(.*?)' takes the gender", assumption.text)
+    fastpipe.pack(source, tmp_path / "packed", label_pattern=gender, overwrite=True)
+    assert labels(tmp_path) == {name: name.split("_")[1] for name in names}
+    (tmp_path / "around").mkdir()
+    source.rename(tmp_path / "around/UTKFace")
+    (assumption,) = fastpipe.pack(tmp_path / "around", tmp_path / "one").assumed
+    assert assumption.text.endswith(f"may have classes: --label-pattern '{pattern}' takes them")
 
 
 def test_an_image_whose_name_has_no_class_is_rejected(tmp_path: Path) -> None:
