@@ -87,9 +87,12 @@ def is_tar(name: str) -> bool:
 
 
 def is_named_after(name: str, split: str) -> bool:
-    """Whether a file is called like a split, or has it as a word in its name: my_train.csv."""
-    stem = os.path.splitext(name)[0]
-    return split == stem or split in _SEPARATORS.split(stem)
+    """Whether a file is called like a split, or has it as a word in its name: my_train.csv.
+
+    In any letter case, as Train.csv of GTSRB.
+    """
+    stem = os.path.splitext(name)[0].lower()
+    return split.lower() == stem or split.lower() in _SEPARATORS.split(stem)
 
 
 def refuse_unread_file(path: SourcePath) -> None:

@@ -210,6 +210,8 @@ def _list_voc(source: Recognised, options: SourceOptions) -> Listing:
         split = choose_split(pair.images, split, dict.fromkeys(pairs_by_split))
         pair = pairs_by_split.pop(split)
         split = None  # the folder of a split has no lists of splits
+    elif split is not None and not (root / MASK_LISTS).parent.is_dir():
+        _refuse_split_of_list(root, split)
     # VOC's classes are names without numbers. To number them, the names of all splits are needed.
     pairs_of_others = list(pairs_by_split.values())
     for other_split, folder in source.splits.items():

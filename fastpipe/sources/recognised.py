@@ -152,7 +152,11 @@ def check_options(recognised: Recognised, options: SourceOptions) -> None:
             continue
         remedy = "leave it out"
         if format_name == "imagefolder" and name == "split" and options.split:
-            list_of_split = describe_list_of_split(recognised.root, options.split)
+            list_of_split = describe_list_of_split(
+                recognised.root,
+                options.split,
+                are_labels_known=options.label_pattern is not None,
+            )
             remedy = list_of_split or remedy
         raise PackError(
             f"{kind} have no such option, and {readable(recognised.root)} is one; {remedy}",

@@ -13,8 +13,9 @@ from pathlib import Path
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.files import SourcePath, files_below
-from fastpipe.sources.folders.splits import meaning_of_split
+from fastpipe.sources.annotations.annotated_files import is_annotation_folder
+from fastpipe.sources.files import SourcePath, files_below, names_in, shared_folders
+from fastpipe.sources.folders.splits import FEW, meaning_of_split
 from fastpipe.sources.listing import Source
 from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.split_lists import (
@@ -49,6 +50,13 @@ def describe_list_of_split(
         except (PackError, OSError):
             continue
         if splits is None:
+            is_table = not are_labels_known and _is_table_of_split(file, split, sources)
+            if is_table:
+                folder = _folder_of_images(root, paths)
+                return (
+                    f"{readable(str(file))} lists the images of this split, with further columns: if "
+                    f"they have the labels, pass it with --image-root {quote_for_shell(str(folder))}"
+                )
             continue
         option = f"--split-list {quote_for_shell(str(file))}"
         value = find_value_of_split(split, splits, file)
@@ -66,10 +74,27 @@ def describe_list_of_split(
     return ""
 
 
+def _is_table_of_split(file: Path, split: str, sources: Sequence[Source]) -> bool:
+    """Whether a list with further columns is called after a split, and lists some of the images."""
+    if not _is_called_after(file, split):
+        return False
+    try:
+        return splits_of_images(file, sources, takes_tables=True) is not None
+    except (PackError, OSError):
+        return False
+
+
 def _lists_near(root: Path) -> Iterator[Path]:
-    """The files that are called like lists of splits, in a source, above it and in its folders."""
+    """The files that are called like lists of splits, in a source, above it and in its folders.
+
+    Also those in a folder of annotations beside it: Oxford's pets have annotations/test.txt.
+    """
     folder = Path(os.path.abspath(root))
     yield from list_candidates(folder)
+    if folder.parent not in shared_folders(folder):
+        for sibling in names_in(folder.parent, FEW).folders[:_MAX_FOLDERS]:
+            if sibling != folder.name and is_annotation_folder(sibling):
+                yield from candidates_in(folder.parent / sibling)
     try:
         folders = sorted(entry for entry in folder.iterdir() if entry.is_dir())
     except OSError:

@@ -82,14 +82,14 @@ def check_class_folders(
     folders = names.folders
     yield from _check_split_names(root, folders, are_classes=are_classes)
 
-    if not are_classes:
-        refuse_split_parts(root, folders)
-
     # One pass over the names, of which there may be a million.
     endings = in_both_cases(*_LISTS, *_DOCUMENTS)
     candidates = [name for name in names.files if name.endswith(endings)]
     lists = lists_among(names.files, _LISTS, among=candidates)
     lists = [name for name in lists if not is_result_form(name)]
+    if not are_classes:
+        tables = find_listing_tables(root, lists) if folders else []
+        refuse_split_parts(root, folders, some_tables(tables) if tables else "")
     documents = lists_among(names.files, _DOCUMENTS, among=candidates)
     if not are_classes:
         _refuse_colours(root, folders, [*lists, *documents])

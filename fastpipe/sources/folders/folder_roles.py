@@ -103,19 +103,31 @@ def refuse_roles(root: SourcePath, folders: Sequence[str]) -> None:
         )
 
 
-def refuse_split_parts(root: SourcePath, folders: Sequence[str]) -> None:
+def refuse_split_parts(
+    root: SourcePath, folders: Sequence[str], tables: str = ""
+) -> None:
     """Raises PackError if folders differ in the word of a split alone, as cars_train and cars_test.
 
     See Note [roles of folders].
+
+    Args:
+        root: has the folders.
+        folders: their names.
+        tables: the arguments that pack the tables beside them that list their images; "": none do.
     """
     for by_split in find_split_parts(folders):
         split = training_or_first(by_split)
         folder = root / by_split[split]
         # GTSRB has its classes in Final_Training/Images.
         folder = find_class_root(folder) or folder
+        by_table = ""
+        if tables:
+            by_table = (
+                f"If the table beside them has the labels, pass {tables}. Else pass"
+            )
         raise PackError(
             f"{readable(str(root))} has the folders {first_paths(by_split.values())}, "
-            f"which are called like splits, so they are no classes. Pass one of them: "
+            f"which are called like splits, so they are no classes. {by_table or 'Pass'} one of them: "
             f"{readable(str(folder))}; or, if a class is to have the same number in all of them, "
             f"{readable(str(root))} with --split {split}. {AS_CLASSES} takes the folders as classes"
         )

@@ -70,6 +70,16 @@ def refuse_inner_sources(
             contents = f"folders, and in {readable(name)}"
             classes = "the folders as classes"
         remedy = f"Pass {readable(str(inner.folder))}"
+        # GTSRB has Final_Test/Images with the images and GT-final_test.csv.
+        names_inside = names_in(inner.folder, FEW)
+        if has_pictures(names_inside):
+            listing_tables = find_listing_tables(
+                inner.folder, manifest_names(names_inside)
+            )
+            if listing_tables:
+                remedy = (
+                    f"Pass {some_tables(listing_tables)}: it lists the images there"
+                )
         parts = find_split_parts(names.folders)
         if parts:
             first_split = next(iter(parts[0]))
