@@ -41,10 +41,13 @@ class Frame(NamedTuple):
     Attributes:
         coordinates: SHOWN or STORED.
         certain: the source or the user says it; else it is the rule of the format.
+        has_shares: points were shares of the image's sides, as YOLO's are. So they lie between pixels,
+            as the corners of boxes do, and are no numbers of pixels.
     """
 
     coordinates: str
     certain: bool = True
+    has_shares: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,13 +85,14 @@ class Placement:
         corners = np.sort(corners, axis=1, kind="stable")
         return corners.reshape(-1, 4)
 
-    def points(self, points: Float32s) -> Float32s:
+    def points(self, points: Float32s, *, has_shares: bool = False) -> Float32s:
         """(M, K, 3) x, y, visibility, as `boxes`.
 
-        Coordinates are numbers of pixels: mirrored, 0 becomes W - 1, as in torchvision. A point that
+        Coordinates are numbers of pixels: mirrored, 0 becomes W - 1, as in torchvision. Where they
+        were shares, 0 becomes W, so that a point at the side of a box stays there. A point that
         is not labelled has zeros, as COCO writes it, and keeps them.
         """
-        moved = self._move(points[..., :2], edge=1)
+        moved = self._move(points[..., :2], edge=0 if has_shares else 1)
         is_labelled = points.any(axis=-1, keepdims=True)
         visibility = points[..., 2:]
         places = np.where(is_labelled, moved, points[..., :2])

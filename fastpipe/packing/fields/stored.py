@@ -113,7 +113,8 @@ class FieldValues:
         if kind == "boxes":
             return Stored(_place_boxes(value, placement))
         check_points_are_pixels(value, *placement.size)
-        return Stored(shortest_floats(placement.points(value)))
+        points = placement.points(value, has_shares=self._frame.has_shares)
+        return Stored(shortest_floats(points))
 
     def _placement(self, frame: Frame) -> Placement:
         self.assumed |= not frame.certain and self._packed.orientation != 1

@@ -81,6 +81,10 @@ def read_values(
         if not default_frame.certain:
             frame = frame_of_size
 
+    for field in listing.fields:
+        if field.kind == "keypoints" and _are_shares(values.get(field.name)):
+            frame = frame._replace(has_shares=True)
+
     def read() -> Iterator[Any]:
         image_size = size_in(frame, packed)
         for field in listing.fields:
@@ -93,6 +97,11 @@ def read_values(
             )
 
     return frame, read()
+
+
+def _are_shares(value: object) -> bool:
+    """Whether a noted value has boxes or points as shares of the image's width and height."""
+    return isinstance(value, dict) and "shares" in value
 
 
 def _read_parts(listing: Listing, source: Source) -> Iterator[Any]:
@@ -223,7 +232,7 @@ def _read_noted(
 
     # YOLO has boxes and points as shares of the image's width and height.
     width, height = size
-    if isinstance(value, dict) and "shares" in value:
+    if _are_shares(value):
         if field.kind == "boxes":
             boxes = []
             for x0, y0, x1, y1 in value["shares"]:

@@ -70,6 +70,29 @@ def test_yolo(tmp_path: Path, exif: str) -> None:
     assert of_6 == ([[0, 0, 10, 10]] if exif == "apply" else [[0, 10, 10, 20]])
 
 
+@IN_BOTH
+@becomes(
+    "YOLO with kpt_shape, photos with an EXIF orientation",
+    "points of the photo as it is shown; those at the corners of a box stay there; 0 0 with visibility 0 stays",
+    "--coordinates stored",
+)
+def test_points_of_yolo(tmp_path: Path, exif: str) -> None:
+    yolo = write_yolo(tmp_path / "yolo")
+    (yolo / "classes.txt").unlink()
+    (yolo / "data.yaml").write_text("names: [cat]\nkpt_shape: [3, 3]\n")
+    # The left top and right bottom of the box of `write_yolo`.
+    for orientation in range(1, 9):
+        line = "0 0.25 0.125 0.5 0.25 0 0 2 0.5 0.25 1 0 0 0\n"
+        (yolo / "labels" / f"{orientation}.txt").write_text(line)
+    fastpipe.pack(yolo, tmp_path / "packed", exif=exif)
+    for orientation, sample in samples(tmp_path / "packed", "boxes", "keypoints").items():
+        left, top, right, bottom = sample["boxes"][0].tolist()
+        first, second, missing = sample["keypoints"][0].tolist()
+        corners = [{left, right}, {top, bottom}]
+        assert [{first[0], second[0]}, {first[1], second[1]}] == corners, orientation
+        assert missing == [0, 0], orientation
+
+
 def test_the_command_shows_it_whole_and_takes_the_option(tmp_path: Path) -> None:
     yolo = write_yolo(tmp_path / "yolo")
     shown = succeeded("pack", yolo, tmp_path / "packed")
