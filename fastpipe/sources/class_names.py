@@ -223,6 +223,11 @@ def are_positions(
     return set(used).isdisjoint(names) and int(used[-1]) < len(names)
 
 
+def are_counted_from_0(names: Sequence[str]) -> bool:
+    """Whether the names of a mask's values are the background, and numbers from 0 on."""
+    return len(names) > 1 and not names[0] and are_own_numbers(list(names[1:]))
+
+
 def renumber_value(field: SourceField, value: Any) -> Any:
     """A value of a field, as its source has it -> the value with the given class numbers.
 
@@ -310,6 +315,19 @@ def _with_given_names(
             assumptions.append(by_position)
         all_numbers = tuple(range(len(names)))
         return field._replace(names=names, numbers=all_numbers)
+
+    if has_numbers_already and are_counted_from_0(field.names):
+        # Run lengths with the classes 0, 1, ...: see Note [tables of run lengths].
+        if not names[0]:
+            names = names[1:]  # those of a packed mask, with the background
+        _check_unknown(field.names[1 + len(names) :], names, readable(listing.root))
+        text = (
+            f"classes of {field.name} are numbers: number 0 is {names[0]!r}, with 1 in the mask, and so "
+            "on"
+        )
+        assumptions.append(Assumption(text, _OPTION))
+        all_numbers = tuple(range(1 + len(names)))
+        return field._replace(names=("", *names), numbers=all_numbers)
 
     # A gap has the name "".
     used = [number for number, name in enumerate(field.names) if name]

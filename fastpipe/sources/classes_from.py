@@ -84,6 +84,8 @@ def class_names(
         names = _names_in_dataset(path)
     elif has_names_of_numbers(path):
         names = _names_in_json(path, option)
+    elif path.name.lower().endswith(".json") and (values := _read_categories(path)):
+        names = _names_of_values(values, option)
     elif format_of(path.name) == "csv" and (values := read_value_names(path)):
         names = ClassNames((), values=values)
     elif path.is_dir() or format_of(path.name) is not None:
@@ -219,7 +221,32 @@ def _names_in_json(path: SourcePath, option: str) -> ClassNames:
         if int(number) in names:
             raise ConfigError(f"{option}: the number {number} stands there twice")
         names[int(number)] = name.strip()
-    values = list_numbered_names(names)
+    return _names_of_values(list_numbered_names(names), option)
+
+
+def _read_categories(path: SourcePath) -> tuple[str, ...]:
+    """The names of categories by id, in COCO's form without images; () for other files.
+
+    iMaterialist has label_descriptions.json.
+    """
+    names: dict[int, str] = {}
+    try:
+        for list_name, _, entry in object_entries(path):
+            if list_name in ("images", "annotations"):
+                return ()  # a source of its own
+            if list_name != "categories" or not isinstance(entry, dict):
+                continue
+            number = entry.get("id")
+            name = entry.get("name")
+            if isinstance(number, int) and 0 <= number < MAX_CLASSES and name:
+                names[number] = str(name)
+    except PackError:
+        return ()
+    return list_numbered_names(names)
+
+
+def _names_of_values(values: tuple[str, ...], option: str) -> ClassNames:
+    """Names by number: those of labels if all numbers have one; else of the values of masks."""
     if "" not in values and len(set(values)) == len(values):
         return ClassNames(check_names(values, option))
     return ClassNames((), values=values)

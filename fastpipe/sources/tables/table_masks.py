@@ -20,6 +20,7 @@ from typing import Any
 from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.annotations.run_lengths import parse_runs
+from fastpipe.sources.class_names import are_counted_from_0
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.listing import Assumption, SourceField
@@ -130,7 +131,8 @@ class MaskTable:
             names = ("", *self._numbers)
         self.run_field = run_field._replace(names=names)
         # Of all rows with an object, also those of other splits, so that all have the same numbers.
-        self._are_counted_from_0 = False
+        # A table of validation may lack the class 0, and has the numbers of the training.
+        self._are_counted_from_0 = self._is_from_0_in_given(options)
         self._max_class = 0
 
         size_columns = find_size_columns(summaries, (run_field.column,))
@@ -154,6 +156,13 @@ class MaskTable:
             number_columns=find_number_columns(summaries, others, typed=typed),
             size_columns=size_columns,
         )
+
+    def _is_from_0_in_given(self, options: SourceOptions) -> bool:
+        """Whether the dataset of --classes-from has masks of a table with a class 0."""
+        if options.classes is None or self._numbers is not None:
+            return False
+        given_names = dict(options.classes.fields).get(self.run_field.name, ())
+        return self.class_column is not None and are_counted_from_0(given_names)
 
     def gather(self, rows: Iterator[Row], split: SplitColumn | None) -> None:
         """Reads all rows; keeps those of the split, or all."""
@@ -217,9 +226,9 @@ class MaskTable:
         name = self.run_field.name
         text = (
             f"masks: column {self.class_column!r} counts the classes from 0, which is the background "
-            f"in a mask, so a pixel has the number of its class plus 1, and data.fields[{name!r}]"
-            ".names has the numbers of the table. The option numbers the objects of an image, with "
-            "their classes as they are in a list"
+            "in a mask, so a pixel has the number of its class plus 1. --classes-from FILE names the "
+            "classes. The option numbers the objects of an image, with their classes as they are in a "
+            "list"
         )
         fields = (
             f"--field {name}={_INSTANCES}:{MASK} --field class_id={self.class_column}"

@@ -255,15 +255,44 @@ def test_a_class_0(two: Path) -> None:
     assert fastpipe.open(two / "packed").fields["mask"].names == ("", "0", "1", "2")
     assert (
         "masks: column 'ClassId' counts the classes from 0, which is the background in a mask, so a pixel has the "
-        "number of its class plus 1, and data.fields['mask'].names has the numbers of the table. The option numbers "
-        "the objects of an image, with their classes as they are in a list "
-        "(--field mask=instances:mask --field class_id=ClassId)"
+        "number of its class plus 1. --classes-from FILE names the classes. The option numbers the objects of an "
+        "image, with their classes as they are in a list (--field mask=instances:mask --field class_id=ClassId)"
     ) in assumed(summary)
 
     fields = ["mask=instances:mask", "class_id=ClassId"]
     fastpipe.pack(two / "a.csv", two / "packed", fields=fields, overwrite=True)
     assert masks(two)["b.jpg"] == [[0, 2, 0, 0], [0] * 4, [1, 0, 0, 0]]
     assert values(two, "class_id") == {"a.jpg": [0], "b.jpg": [2, 0]}
+
+
+@becomes(
+    "iMaterialist: the same with label_descriptions.json, which has the names of its classes",
+    "the classes by name; the numbers in the mask stay",
+    "--classes-from label_descriptions.json",
+)
+def test_names_of_classes_from_0(two: Path) -> None:
+    names = ("shirt, blouse", "top", "sweater")
+    categories = [{"id": number, "name": name} for number, name in enumerate(names)]
+    file = write(two / "label_descriptions.json", {"info": {}, "categories": categories})
+    text = "ImageId,ClassId,EncodedPixels\na.jpg,0,1 2\nb.jpg,2,3 1\n"
+    for given in (file, write(two / "names.txt", "\n".join(names))):
+        summary = pack_text(two, "a.csv", text, classes_from=given, overwrite=True)
+        assert fastpipe.open(two / "packed").fields["mask"].names == ("", *names)
+        assert masks(two)["b.jpg"] == [[0] * 4, [0] * 4, [3, 0, 0, 0]]
+        named = "number 0 is 'shirt, blouse', with 1 in the mask"
+        assert any(named in assumption for assumption in assumed(summary))
+    with pytest.raises(PackError, match="the class '1', '2', which is not among the 1 names"):
+        pack_text(two, "a.csv", text, classes_from=["top"], overwrite=True)
+
+
+def test_a_table_without_class_0_gets_the_numbers_of_its_training(two: Path) -> None:
+    header = "ImageId,ClassId,EncodedPixels\n"
+    pack_text(two, "a.csv", f"{header}a.jpg,0,1 2\nb.jpg,2,3 1\n")
+    (two / "packed").rename(two / "train")
+    for rows in ("a.jpg,1,1 2\nb.jpg,2,3 1\n", "a.jpg,1,1 2\nb.jpg,0,3 1\n"):
+        pack_text(two, "b.csv", f"{header}{rows}", classes_from=two / "train", overwrite=True)
+        assert fastpipe.open(two / "packed").fields["mask"].names == ("", "0", "1", "2")
+        assert masks(two)["a.jpg"] == [[2, 0, 0, 0], [2, 0, 0, 0], [0] * 4]
 
 
 def test_a_class_0_without_pixels_changes_no_number(two: Path) -> None:
