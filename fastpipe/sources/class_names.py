@@ -83,11 +83,10 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
                 assumptions.append(Assumption(text, _OPTION))
         else:
             numbers = _number_by_values(listing, used_labels, given)
-            name = min(listing.classes, key=int)
-            label = numbers[listing.classes.index(name)]
+            number, position = next(iter(_positions_of_numbers(given).items()))
             text = (
-                f"classes are numbers: {name} is {given_labels[label]!r}, with label {label}, and so on, "
-                "in the order of the numbers"
+                f"classes are numbers: {number} is {given_labels[position]!r}, with label "
+                f"{position}, and so on, in the order of the numbers"
             )
             assumptions.append(Assumption(text, _OPTION))
         relabel_sources(listing.sources, numbers)
@@ -322,8 +321,8 @@ def _with_given_names(
             names = names[1:]  # those of a packed mask, with the background
         _check_unknown(field.names[1 + len(names) :], names, readable(listing.root))
         text = (
-            f"classes of {field.name} are numbers: number 0 is {names[0]!r}, with 1 in the mask, and so "
-            "on"
+            f"classes of {field.name} are numbers: number 0 is {names[0]!r}, with 1 in the mask, "
+            "and so on"
         )
         assumptions.append(Assumption(text, _OPTION))
         all_numbers = tuple(range(1 + len(names)))

@@ -54,8 +54,9 @@ def describe_list_of_split(
             if is_table:
                 folder = _folder_of_images(root, paths)
                 return (
-                    f"{readable(str(file))} lists the images of this split, with further columns: if "
-                    f"they have the labels, pass it with --image-root {quote_for_shell(str(folder))}"
+                    f"{readable(str(file))} lists the images of this split, with further columns: "
+                    "if they have the labels, pass it with --image-root "
+                    f"{quote_for_shell(str(folder))}"
                 )
             continue
         option = f"--split-list {quote_for_shell(str(file))}"

@@ -41,8 +41,8 @@ class Frame(NamedTuple):
     Attributes:
         coordinates: SHOWN or STORED.
         certain: the source or the user says it; else it is the rule of the format.
-        has_shares: points were shares of the image's sides, as YOLO's are. So they lie between pixels,
-            as the corners of boxes do, and are no numbers of pixels.
+        has_shares: points were shares of the image's sides, as YOLO's are. So they lie between
+            pixels, as the corners of boxes do, and are no numbers of pixels.
     """
 
     coordinates: str

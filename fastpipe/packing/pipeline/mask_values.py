@@ -18,8 +18,8 @@ from fastpipe.sources.picture import mask_file
 
 # So many masks are read: enough to see their kind, and quick.
 _NUM_CHECKED = 16
-# The note of a mask that is a file of numbers; see `_RowLister._describe_file`. Other masks are drawn,
-# or have numbers of objects or of segments.
+# The note of a mask that is a file of numbers; see `_RowLister._describe_file`. Other masks are
+# drawn, or have numbers of objects or of segments.
 _KEYS_OF_FILE = {"file", "size_bytes"}
 # Masks of VOC have this number around objects, and where nobody can tell the class.
 _BORDER = 255
@@ -71,9 +71,9 @@ def _assume_values(field: SourceField, values: set[int]) -> Iterator[Assumption]
     )
     if _BORDER in values and max_class > 0 and not are_classes:
         yield Assumption(
-            f"field {field.name}: the masks hold {len(values)} values up to 255, which look like grey "
-            "levels (probabilities), not like numbers of classes. If they are, write numbers before "
-            "packing, such as 1 where a value is over 127; if 255 is a border, give losses "
+            f"field {field.name}: the masks hold {len(values)} values up to 255, which look like "
+            "grey levels (probabilities), not like numbers of classes. If they are, write numbers "
+            "before packing, such as 1 where a value is over 127; if 255 is a border, give losses "
             "ignore_index=255"
         )
     elif _BORDER in values and max_class > 0:

@@ -132,7 +132,7 @@ def _in_folder(
 
 
 def _find_annotations_of_dataset(folder: Path) -> Path | None:
-    """The folder of annotations in that of a dataset or a sequence, of which there may be several."""
+    """The folder of annotations in that of a dataset or a sequence; None if it has none."""
     # Supervisely has the folders img and ann in a folder for each dataset.
     if (folder / "ann").is_dir():
         return folder / "ann"

@@ -59,8 +59,8 @@ def describe_classes_in_names(sources: Sequence[Source]) -> Iterator[Assumption]
     )
     if _are_faces(paths):
         text = (
-            f"labels: none. The names of the images have age, gender and race, as UTKFace's, such as "
-            f"{readable(paths[0])}. {LABEL_PATTERN} '{_GENDER_OF_FACE}' takes the gender, "
+            "labels: none. The names of the images have age, gender and race, as UTKFace's, such "
+            f"as {readable(paths[0])}. {LABEL_PATTERN} '{_GENDER_OF_FACE}' takes the gender, "
             f"'{_RACE_OF_FACE}' the race, and the option the age"
         )
     yield Assumption(text, f"{LABEL_PATTERN} '{pattern}'")

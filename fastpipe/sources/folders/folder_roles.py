@@ -127,7 +127,8 @@ def refuse_split_parts(
             )
         raise PackError(
             f"{readable(str(root))} has the folders {first_paths(by_split.values())}, "
-            f"which are called like splits, so they are no classes. {by_table or 'Pass'} one of them: "
+            f"which are called like splits, so they are no classes. {by_table or 'Pass'} one of "
+            "them: "
             f"{readable(str(folder))}; or, if a class is to have the same number in all of them, "
             f"{readable(str(root))} with --split {split}. {AS_CLASSES} takes the folders as classes"
         )

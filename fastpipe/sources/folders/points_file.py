@@ -1,7 +1,7 @@
 """A .pts file of landmarks -> its points, with pixels counted from 0.
 
-Format: https://ibug.doc.ic.ac.uk/resources/facial-point-annotations/: version, number of points, and
-between braces x and y on a line for each point. The left upper pixel is 1, 1.
+Format: https://ibug.doc.ic.ac.uk/resources/facial-point-annotations/: version, number of points,
+and between braces x and y on a line for each point. The left upper pixel is 1, 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VISIBLE = 2.0
 
 
 def parse_points(text: str) -> list[list[list[float]]]:
-    """The points of one object: x, y and visibility of each. ValueError: the text is something else."""
+    """x, y and visibility of the points of one object. ValueError: the text is something else."""
     head, brace, rest = text.partition("{")
     body, end, _ = rest.partition("}")
     if not brace or not end:

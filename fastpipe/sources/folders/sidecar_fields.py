@@ -88,8 +88,8 @@ def _field_of(column: FieldColumn) -> SourceField:
     if not can_have_kind:
         raise PackError(
             f"{column}: the column is the ending of files beside images; expected one of the kinds "
-            f"{', '.join(_KINDS)} behind it, such as --field {column.name}={ending}:text. Files that end "
-            f"in .{points_file.ENDING} give {points_file.KIND}"
+            f"{', '.join(_KINDS)} behind it, such as --field {column.name}={ending}:text. Files "
+            f"that end in .{points_file.ENDING} give {points_file.KIND}"
         )
     return SourceField(column.name, kind, column=ending)
 
@@ -124,8 +124,8 @@ def list_with_sidecars(listing: Listing, sidecars: SidecarFields) -> Listing:
     for field in sidecars.fields:
         if field.kind == points_file.KIND:
             text = (
-                f"{field.name}: .{field.column} files count pixels from 1, so the points are 1 less than "
-                "in the files"
+                f"{field.name}: .{field.column} files count pixels from 1, so the points are 1 "
+                "less than in the files"
             )
             assumed.append(Assumption(text))
     return replace(listed, stray=listing.stray, assumed=tuple(assumed))

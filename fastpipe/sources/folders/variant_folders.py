@@ -47,12 +47,12 @@ def refuse_variants(root: SourcePath, folders: Sequence[str]) -> None:
 
 
 def describe_variants(root: SourcePath, folders: Sequence[str]) -> str:
-    """The end of a sentence on folders whose pictures have the same numbers; "" if they have not."""
+    """The end of a sentence on folders whose pictures have the same names; "" if they have not."""
     if not _names_of_variants(root, folders):
         return ""
     return (
-        ". The pictures have the same names in each: if they are variants of the same pictures, pass "
-        f"one of the folders, such as {readable(str(root / folders[0]))}"
+        ". The pictures have the same names in each: if they are variants of the same pictures, "
+        f"pass one of the folders, such as {readable(str(root / folders[0]))}"
     )
 
 

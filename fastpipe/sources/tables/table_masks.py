@@ -3,11 +3,11 @@
 Note [tables of run lengths]
 Contests have masks as texts in a table: a row for each object or class of an image (Airbus,
 Severstal, Understanding Clouds), or one for each image (Carvana). All rows of an image become one
-mask. A pixel has the number of its class, or 1 where the table has no classes; 0 is background. Where
-objects have the class 0 (iMaterialist), a pixel has the number of its class plus 1, and the names of
-the field are the numbers of the table: 1 has the name "0". Of rows of two classes that overlap, the
-later one covers the earlier one. Where the user asks for the column "instances", which no table has, a
-pixel has the number of its row among those of the image.
+mask. A pixel has the number of its class, or 1 where the table has no classes; 0 is background.
+Where objects have the class 0 (iMaterialist), a pixel has the number of its class plus 1, and the
+names of the field are the numbers of the table: 1 has the name "0". Of rows of two classes that
+overlap, the later one covers the earlier one. Where the user asks for the column "instances", which
+no table has, a pixel has the number of its row among those of the image.
 The size of the image is known only when it is converted, so a mask stays a list of texts until then.
 """
 
@@ -225,10 +225,10 @@ class MaskTable:
             return []
         name = self.run_field.name
         text = (
-            f"masks: column {self.class_column!r} counts the classes from 0, which is the background "
-            "in a mask, so a pixel has the number of its class plus 1. --classes-from FILE names the "
-            "classes. The option numbers the objects of an image, with their classes as they are in a "
-            "list"
+            f"masks: column {self.class_column!r} counts the classes from 0, which is the "
+            "background in a mask, so a pixel has the number of its class plus 1. --classes-from "
+            "FILE names the classes. The option numbers the objects of an image, with their "
+            "classes as they are in a list"
         )
         fields = (
             f"--field {name}={_INSTANCES}:{MASK} --field class_id={self.class_column}"

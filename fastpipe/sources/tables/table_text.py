@@ -37,7 +37,7 @@ _NUMBERED_CAPTION = re.compile(r".+\.(jpe?g|png)#\d+", re.IGNORECASE)
 # Excel's first line, which says the separator of the lines below.
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 
-# The first column of Vertex AI's lists of images. Four corners, x and y of each, end a line of boxes.
+# The first column of Vertex AI's lists of images. A line of boxes ends with four corners.
 _VERTEX_SPLITS = ("TRAIN", "TRAINING", "VALIDATION", "TEST", "UNASSIGNED", "")
 _NUM_VERTEX_NUMBERS = 8
 

@@ -139,7 +139,7 @@ def split_joined_id(name: str) -> tuple[str, str] | None:
 
 
 def ends_with_id(folder_name: str, folder_id: str) -> bool:
-    """Whether the name of a folder is an id, or ends with it: video_0 has the id 0, video_10 not."""
+    """Whether a folder is called by an id, or ends with it: video_0 has the id 0, video_10 not."""
     before = folder_name.removesuffix(folder_id)
     if before == folder_name:
         return False

@@ -33,8 +33,8 @@ _SCRIPTS = {
 }
 _UNREADABLE = "###"
 _UNREADABLE_REMARK = (
-    "texts that are written as ###, which nobody can read or which do not count: {}; they are boxes "
-    "like the others, and the field attributes has their texts"
+    "texts that are written as ###, which nobody can read or which do not count: {}; they are "
+    "boxes like the others, and the field attributes has their texts"
 )
 
 

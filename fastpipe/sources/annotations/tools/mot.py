@@ -52,8 +52,8 @@ _FROM_1 = "boxes of MOT: {}; MOT counts pixels from 1, so left and top are 1 les
 # MOT17 has each sequence three times, with the detections of three detectors.
 _OF_DETECTOR = re.compile(r"(MOT17-\d+)-(?:DPM|FRCNN|SDP)")
 _REPEATED = (
-    "boxes in sequences of MOT17 that are packed several times, once for each detector (DPM, FRCNN, "
-    "SDP): {}; their frames are the same, so pass a folder with one of them"
+    "boxes in sequences of MOT17 that are packed several times, once for each detector (DPM, "
+    "FRCNN, SDP): {}; their frames are the same, so pass a folder with one of them"
 )
 
 
@@ -87,7 +87,8 @@ def parse(path: Path) -> Iterator[AnnotatedImage]:
                 )
     if not images:
         raise ValueError(
-            f"expected its frames in {readable(str(folder))}, called by their numbers, as 000001.jpg"
+            f"expected its frames in {readable(str(folder))}, called by their numbers, as "
+            "000001.jpg"
         )
     is_repeated = _is_repeated(sequence)
     with open_unchanged(path) as file:
@@ -100,15 +101,16 @@ def parse(path: Path) -> Iterator[AnnotatedImage]:
                 f"line {index}: expected the nine numbers of a box, got {line[:60]!r}"
             )
         cells = [number(cell) for cell in line.split(",")]
-        image = images.get(int(cells[0]))
-        if image is None:
+        image_of_frame = images.get(int(cells[0]))
+        if image_of_frame is None:
             raise ValueError(
                 f"line {index}: the frame {int(cells[0])} is not in {readable(str(folder))}"
             )
-        _add_box(image, cells)
-        if is_repeated:
-            image.remarks[_REPEATED] += 1
-    yield from images.values()
+        _add_box(image_of_frame, cells)
+    for image in images.values():
+        if image.boxes and is_repeated:
+            image.remarks[_REPEATED] += len(image.boxes)
+        yield image
 
 
 def _add_box(image: AnnotatedImage, cells: Sequence[float]) -> None:
