@@ -149,11 +149,19 @@ def _entries_on_host(fields: HostFields, plan: BatchPlan, epoch: int) -> dict[st
     entries = {}
     for key, name in fields.names.items():
         if name in values:
-            value = values[name]
-            entries[key] = (
-                value.copy() if isinstance(value, (np.ndarray, list)) else value
-            )
+            entries[key] = _copy(values[name])
     return entries
+
+
+def _copy(value: Any) -> Any:
+    """A copy of a value, also of the arrays of boxes and the JSON in lists."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, list):
+        return [_copy(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _copy(part) for name, part in value.items()}
+    return value
 
 
 def _by_row(array: NDArray[Any], rows: Int64s, plan: BatchPlan) -> list[Any]:

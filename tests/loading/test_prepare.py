@@ -136,6 +136,32 @@ def test_what_the_function_gets(fielded: Path) -> None:
         assert batch["y"].min() >= 0
 
 
+def test_changes_in_place_stay_with_the_function(fielded: Path) -> None:
+    def spoil(batch: dict[str, Any]) -> dict[str, Any]:
+        for name in ("boxes", "joints", "boxes_labels"):
+            for values in batch[name]:
+                values[:] = -7
+        for note in batch["notes"]:
+            if note is not None:
+                note.clear()
+        batch["gaze"][:] = -7
+        batch["caption"].clear()
+        return {}
+
+    whole = {"min_size": 0, "fields": (*FIELDS, "notes")}
+    with (
+        loader_of(fielded, lambda batch: {}, **whole) as plain,
+        loader_of(fielded, spoil, **whole) as loader,
+    ):
+        for batch, other in zip(loader, plain, strict=True):
+            assert torch.equal(batch["gaze"], other["gaze"])
+            assert batch["caption"] == other["caption"]
+            assert batch["notes"] == other["notes"]
+            for name in ("boxes", "joints", "boxes_labels"):
+                for values, other_values in zip(batch[name], other[name], strict=True):
+                    assert torch.equal(values, other_values)
+
+
 def test_one_copy_brings_all_to_the_device(fielded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with loader_of(fielded, tokens) as loader:
         expected = list(loader)
