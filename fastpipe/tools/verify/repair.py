@@ -47,7 +47,11 @@ from fastpipe.store.files import publish
 from fastpipe.store.store import Folder, Store
 from fastpipe.tools.verify.check_sample import open_samples, records_of
 from fastpipe.tools.verify.damage import Report
-from fastpipe.tools.verify.shard_facts import ShardFacts, describe, member_endings
+from fastpipe.tools.verify.shard_facts import (
+    ShardFacts,
+    member_endings,
+    read_description,
+)
 
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
 _CHUNK_BYTES = 1 << 20
@@ -83,7 +87,7 @@ def repair(
         ConfigError: as of `check_apart`.
     """
     check_apart(source, path)
-    description = describe(path)
+    description = read_description(path)
     damaged = {damage.file for damage in report.findings}
     if DATASET_FILE in damaged or description.info is None:
         raise PackError(

@@ -67,7 +67,7 @@ class Description:
         self.findings.append(Damage(DATASET_FILE, problem, expected, got))
 
 
-def describe(path: Path) -> Description:
+def read_description(path: Path) -> Description:
     """Reads and checks dataset.json.
 
     Raises:

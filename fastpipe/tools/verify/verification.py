@@ -42,7 +42,11 @@ from fastpipe.tools.verify.check_shards import (
     check_shards,
 )
 from fastpipe.tools.verify.damage import Damage, Report
-from fastpipe.tools.verify.shard_facts import Description, ShardFacts, describe
+from fastpipe.tools.verify.shard_facts import (
+    Description,
+    ShardFacts,
+    read_description,
+)
 
 # The shards of a task have at most so many bytes, unless one alone has more: some seconds of work.
 _MAX_GROUP_BYTES = 1 << 30
@@ -92,7 +96,7 @@ def verify(
     # A wrong number of workers is refused with `quick`, too, which has no use for it.
     threads = thread_count(workers)
     started = time.monotonic()
-    description, folder, remote = _describe_place(path)
+    description, folder, remote = _read_place(path)
     findings = list(description.findings)
     index_part = None
     index = description.index
@@ -160,15 +164,15 @@ def _with_version_folder(
     return renamed
 
 
-def _describe_place(path: Place) -> tuple[Description, Path, RemoteIndex | None]:
+def _read_place(path: Place) -> tuple[Description, Path, RemoteIndex | None]:
     """The description of a dataset, its folder or its cache, and the dataset behind a URL."""
     if isinstance(path, Path):
-        return describe(path), path, None
+        return read_description(path), path, None
     index = RemoteIndex(path, RemoteOptions())
     # The small files are checked where the cache has them. Fetching compares them with their
     # hashes.
     index.fetch_small()
-    description = describe(index.folder)
+    description = read_description(index.folder)
     # Shards are read behind the URL, not in the cache.
     description.shards = [
         replace(shard, direct=index.past_cache) for shard in description.shards

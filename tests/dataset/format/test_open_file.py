@@ -15,7 +15,7 @@ from fastpipe.dataset.format.open_file import read_at
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.packing.job.threads import pack
 from fastpipe.tools.verify.check_sample import records_of
-from fastpipe.tools.verify.shard_facts import describe
+from fastpipe.tools.verify.shard_facts import read_description
 from fastpipe.tools.verify.verification import verify
 
 
@@ -56,10 +56,10 @@ def test_packing_and_verifying_read_on(tmp_path: Path, in_small_pieces: Callable
     source = write_folder(tmp_path / "source")
     tar = tar_of_folder(source, tmp_path / "a.tar")
     pack(source, tmp_path / "whole")
-    expected = records_of(describe(tmp_path / "whole").shards[0])
+    expected = records_of(read_description(tmp_path / "whole").shards[0])
     in_small_pieces()
     pack(tar, tmp_path / "pieces")
     assert digests(tmp_path / "pieces") == digests(tmp_path / "whole")
     assert verify(tmp_path / "pieces").sound
-    assert (records_of(describe(tmp_path / "pieces").shards[0]) == expected).all()
+    assert (records_of(read_description(tmp_path / "pieces").shards[0]) == expected).all()
     assert (PackedIndex(tmp_path / "pieces").records == expected).all()
