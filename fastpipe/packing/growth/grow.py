@@ -34,7 +34,7 @@ from fastpipe.packing.job.progress import Progress
 from fastpipe.packing.job.summary import PackedShards, assumed_of_tally
 from fastpipe.packing.job.threads import AdjustPlan, MakeShards, make_in_threads
 from fastpipe.packing.pipeline.converting import convert_sources
-from fastpipe.packing.pipeline.mask_values import with_mask_values
+from fastpipe.packing.pipeline.mask_values import assume_mask_values
 from fastpipe.packing.shard.entry import SOURCES, Tally
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
@@ -111,7 +111,7 @@ def add(
         listing = list_sources(
             source, options.seed, shuffle=options.shuffle, options=options.source
         )
-        listing = with_mask_values(listing)
+        listing = assume_mask_values(listing)
         fields = merge_fields(listing, index)
         check_given_classes(listing, index, options)
         # The sources get the labels of the dataset before they are compared with its samples.

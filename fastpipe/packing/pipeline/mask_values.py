@@ -29,8 +29,8 @@ _MAX_BORDERED_CLASS = 127
 _MAX_BORDERED_VALUES = 64
 
 
-def with_mask_values(listing: Listing) -> Listing:
-    """The listing with these assumptions, if there are any."""
+def assume_mask_values(listing: Listing) -> Listing:
+    """The listing with the assumptions on the values of its masks, if there are any."""
     assumptions: list[Assumption] = []
     for field in listing.fields:
         has_classes = not (
