@@ -121,7 +121,7 @@ def tiled_file(picture: TiledPicture) -> bytes:
 
 
 def cut_into_tiles(
-    samples: NDArray[np.generic],
+    pixels: NDArray[np.generic],
     encode: Callable[[NDArray[np.generic]], bytes],
     *,
     is_png: bool,
@@ -129,16 +129,17 @@ def cut_into_tiles(
     """The KEY.tif of pixels.
 
     Args:
-        samples: (height, width, 1..4) uint8 or uint16.
-        encode: makes the JPEG or PNG of a tile, (height, width, 1..4).
+        pixels: (height, width, 1..4) uint8 or uint16.
+        encode: makes the JPEG or PNG of a tile, (height, width, 1..4). JPEGs of colours are YCbCr
+            whose chroma has as many samples as luma.
         is_png: `encode` makes PNGs.
     """
-    height, width, channels = samples.shape
+    height, width, channels = pixels.shape
     side = _TILE_SIDE
     tiles = []
     for top in range(0, height, side):
         for left in range(0, width, side):
-            tile = samples[top : top + side, left : left + side]
+            tile = pixels[top : top + side, left : left + side]
             # Tiles at the right and lower edge are whole, too: their last pixels are repeated.
             missing_rows = side - tile.shape[0]
             missing_columns = side - tile.shape[1]
@@ -151,7 +152,7 @@ def cut_into_tiles(
             channels,
             tiles,
             is_png=is_png,
-            bits=8 * samples.itemsize,
+            bits=8 * pixels.itemsize,
             sampling=(1, 1) if channels == 3 and not is_png else None,
         )
     )
