@@ -49,16 +49,23 @@ def find_picture_columns(manifest: Manifest) -> list[str]:
 
 
 def settle_picture_lists(
-    columns: ColumnChoice, lists: list[str], manifest: Manifest
+    columns: ColumnChoice, list_columns: list[str], manifest: Manifest
 ) -> tuple[ColumnChoice, list[Assumption]]:
     """The same choice, in which the columns with lists are fields of kind "images".
+
+    If the user has named the fields, they stay as they are.
+
+    Args:
+        columns: that are read of the table.
+        list_columns: those with lists of pictures; there may be none.
+        manifest: the table.
 
     Raises:
         PackError: samples would have neither an image nor a list of pictures.
     """
     fields: list[SourceField] = []
     for field in columns.fields:
-        is_list = field.column in lists
+        is_list = field.column in list_columns
         if manifest.options.fields is None and is_list:
             name = field.name
             if field.column.lower() == "image":
@@ -75,11 +82,11 @@ def settle_picture_lists(
     if not names:
         raise PackError(
             f"{manifest.table}: expected a column with images; it has lists of pictures, which no "
-            f"--field stores. Add --field images={lists[0]}:images"
+            f"--field stores. Add --field images={list_columns[0]}:images"
         )
     if manifest.options.fields is not None:
         return columns, []
-    listed = " and ".join(repr(column) for column in lists)
+    listed = " and ".join(repr(column) for column in list_columns)
     text = (
         f"images: column {listed} has the pictures of each sample, none to many, so samples have a "
         f"field {names[0]!r} and no image of their own: load them with fields={names}"

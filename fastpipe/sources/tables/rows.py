@@ -77,7 +77,7 @@ def rows_of(
         numbered: whether the texts of labels are numbers.
         split: the split that is packed; None for all rows.
     """
-    lists = [field.name for field in columns.fields if field.kind == "images"]
+    list_fields = [field.name for field in columns.fields if field.kind == "images"]
     for row in rows:
         path: Any = ""
         problem = row.problem
@@ -108,7 +108,7 @@ def rows_of(
             except ImageError as error:
                 problem = f"field {field.name}: {error}"
         if not columns.image and problem is None:
-            problem = describe_miscount(values, lists)
+            problem = describe_miscount(values, list_fields)
         name = ""
         if columns.name:
             name = str(row.values.get(columns.name) or "")
