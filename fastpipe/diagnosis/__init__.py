@@ -76,5 +76,6 @@ def diagnose(
         until_s=time.monotonic() + positive("seconds", seconds),
         stall_s=positive("stall_timeout", stall_timeout),
     )
-    caller = sys._getframe(1)
-    return run(dataloader, limits, step, find_creation(dataloader, caller))
+    # The frame of the decorator's function; find_creation goes on with those that called it.
+    frame = sys._getframe(1)
+    return run(dataloader, limits, step, find_creation(dataloader, frame))

@@ -194,6 +194,7 @@ def _describe_deep_images(counts: Mapping[str, int]) -> Assumption:
 
 
 def _nothing_packed_error(facts: Facts, tally: Tally) -> PackError:
+    """The error for a pack without a sample; it has the first reason, and what may help."""
     if facts.made_by and not facts.files:
         return PackError(f"{facts.root} got no sample, so there is no dataset to write")
     noun = "sample" if facts.made_by else "file"
@@ -210,7 +211,8 @@ def _nothing_packed_error(facts: Facts, tally: Tally) -> PackError:
 
     is_of_field = any(reason.startswith(f"field {name}: ") for name in facts.kinds)
     if is_of_field and not facts.made_by:
-        # What was assumed of the boxes may be wrong, and its option the remedy.
+        # What was assumed of the boxes may be wrong, and its option the remedy. The text of an
+        # assumption begins with what it is about: "boxes: ...".
         for assumption in facts.assumed:
             name = assumption.text.partition(":")[0].partition(" ")[0]
             if assumption.option and reason.startswith(f"field {name}: "):

@@ -81,6 +81,7 @@ def read_values(
         if not default_frame.certain:
             frame = frame_of_size
 
+    # Boxes need no such mark: their corners always lie between pixels.
     for field in listing.fields:
         if field.kind == "keypoints" and _are_shares(values.get(field.name)):
             frame = frame._replace(has_shares=True)

@@ -169,7 +169,13 @@ def write_columns(
 ) -> dict[str, Any]:
     """Joins the pieces of all columns; returns the entry "fields" of dataset.json.
 
-    `on_file` is called after each file.
+    Args:
+        store: the destination.
+        shards: all shards, in order.
+        facts: their fields name classes and points.
+        samples: number of all samples.
+        on_file: is called after each file.
+        version: of the dataset, which decides the folder, and which class numbers are kept.
     """
     folder = f"{version_folder(version)}{FIELDS_FOLDER}"
     # There may be files of another dataset, or of a pack that was interrupted.
