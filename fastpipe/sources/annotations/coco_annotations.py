@@ -332,8 +332,9 @@ class Annotations:
         }
         if segmentation:
             self.segmentation_count += 1
+            # `read_box` puts a box around it, even if no field needs the segmentation.
             if not box:
-                kept["segmentation"] = segmentation  # `read_box` puts one around it
+                kept["segmentation"] = segmentation
         note = _encode_note([number, file_index, kept]).encode()
         ranges = self._note_ranges.setdefault(image_id, array("q"))
         ranges.extend((self._notes.add(note), len(note)))
