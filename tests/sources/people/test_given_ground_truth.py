@@ -138,6 +138,19 @@ def test_several_jobs(tmp_path: Path) -> None:
     assert "several labeling jobs: 1; the boxes of adjusted are packed" in said
     assert "images that nobody has annotated: 1 of 2; they are left out" in said
 
+    # Without dates, the later job is the last one. A job copies the other values of its input.
+    del adjusted["adjusted-metadata"]["creation-date"], first["boxes-metadata"]["creation-date"]
+    manifest(
+        source / "output.manifest",
+        line("a.jpg", **first, **adjusted),
+        line("b.jpg", place="zoo", **failed),
+    )
+    _, summary = packed_objects(source, tmp_path / "packed")
+    assert objects(tmp_path / "packed") == {"a.jpg": [("truck", [5, 6, 25, 21])]}
+    said = " ".join(assumed(summary))
+    assert "the boxes of adjusted are packed" in said
+    assert "images that nobody has annotated: 1 of 2; they are left out" in said
+
 
 @becomes(
     "SageMaker Ground Truth: a manifest of masks alone",

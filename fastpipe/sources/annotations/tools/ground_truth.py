@@ -24,7 +24,7 @@ _METADATA = "-metadata"
 _REFERENCE = "-ref"
 _BOXES = "object-detection"
 _CLASS = "image-classification"
-# Of values that no labeling job has written.
+# The kind of values that no labeling job has written.
 _NO_JOB = "without metadata"
 _CLASSES = "image-classification-multilabel"
 _UNREAD = (
@@ -61,7 +61,11 @@ def parse(line: object) -> Iterator[AnnotatedImage]:
     if not image.path:
         image.reject(f"expected the path of an image as {_SOURCE}, got none")
     boxes: list[_Labels] = []
+    has_failed_job = False
     for labels in _labels_in(entry):
+        if _has_failed(labels):
+            has_failed_job = True
+            continue
         if labels.kind == _BOXES:
             boxes.append(labels)
             continue
@@ -73,14 +77,13 @@ def parse(line: object) -> Iterator[AnnotatedImage]:
         image.is_annotated = True
     if boxes:
         image.is_annotated = True
-        # An adjustment job writes its boxes beside those that it adjusts.
-        newest = max(
-            boxes, key=lambda labels: str(labels.metadata.get("creation-date"))
-        )
+        # An adjustment job writes its boxes beside those that it adjusts, and behind them. max takes
+        # the first of those with equal dates.
+        newest = max(reversed(boxes), key=_creation_date)
         if len(boxes) > 1:
             image.remarks[_SEVERAL_JOBS.format(name=newest.name)] += 1
         _add_boxes(image, newest)
-    if image.unpacked and not image.is_annotated:
+    if image.unpacked and not image.is_annotated and not has_failed_job:
         raise ValueError(_UNREAD.format(kind=", ".join(sorted(image.unpacked))))
     yield image
 
@@ -95,10 +98,18 @@ def _labels_in(entry: Mapping[str, Any]) -> Iterator[_Labels]:
             yield _Labels(name, _NO_JOB, value, {})
             continue
         metadata = object_of(entry[name + _METADATA], name + _METADATA)
-        if "failure-reason" in metadata:
-            continue  # the job has not labelled this image
         kind = str(metadata.get("type") or "").rpartition("/")[2]
         yield _Labels(name, kind or _kind_of(name, value), value, metadata)
+
+
+def _has_failed(labels: _Labels) -> bool:
+    """Whether the job has not labelled this image."""
+    return "failure-reason" in labels.metadata
+
+
+def _creation_date(labels: _Labels) -> str:
+    """When a job has written labels, as a text that sorts by time; "" if it does not say so."""
+    return str(labels.metadata.get("creation-date") or "")
 
 
 def _kind_of(name: str, value: object) -> str:
