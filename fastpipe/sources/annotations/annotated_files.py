@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +46,9 @@ def annotated_by_split(
 ) -> dict[str, list[SourcePath]]:
     """Split -> its files, or folders of files; "" if their names say no split.
 
+    Of several exports without a split, and of files beside those of splits, each is a split of its
+    own, called like the file.
+
     Args:
         root, names: the folder, and the names in it.
         is_asked: the user says that there are annotations, so they are looked for in all folders.
@@ -72,11 +76,26 @@ def annotated_by_split(
     )
     if may_be_exports and len(annotations) > 1 and list(by_split) == [""]:
         # Two exports of one project have the same images.
-        return {entry.path.stem: [entry.path] for entry in annotations}
+        return _by_name(by_split[""], root)
     if len(by_split) > 1 and "" in by_split:
-        for path in by_split.pop(""):
-            by_split[os.path.splitext(path.name)[0]] = [path]
+        by_split.update(_by_name(by_split.pop(""), root))
     return by_split
+
+
+def _by_name(files: Sequence[SourcePath], root: Path) -> dict[str, list[SourcePath]]:
+    """Name of each file without its ending -> the file.
+
+    Files of one name, such as annotations.xml of several tasks of CVAT, have their paths below
+    `root` as names.
+    """
+    name_counts = Counter(os.path.splitext(file.name)[0] for file in files)
+    by_name: dict[str, list[SourcePath]] = {}
+    for file in files:
+        name = os.path.splitext(file.name)[0]
+        if name_counts[name] > 1:
+            name = os.path.splitext(os.path.relpath(file, root))[0]
+        by_name[name] = [file]
+    return by_name
 
 
 def is_annotation_folder(name: str) -> bool:

@@ -112,6 +112,19 @@ def test_subsets(tmp_path: Path) -> None:
         assert fastpipe.open(tmp_path / "packed").fields["boxes"].names == ("cat", "dog")
 
 
+def test_exports_of_one_name(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "images/a.jpg", "images/b.jpg")
+    for task, name in {"task_1": "a.jpg", "task_2": "b.jpg"}.items():
+        text = annotations(image(name, BOX.format(0, "")))
+        write(source / "annotations" / task / "annotations.xml", text)
+    splits = "annotations/task_1/annotations, annotations/task_2/annotations"
+    with pytest.raises(PackError, match=f"has the splits {splits}; pass one of them"):
+        fastpipe.pack(source, tmp_path / "none")
+    split = "annotations/task_1/annotations"
+    boxes, _ = packed_objects(source, tmp_path / "packed", split=split)
+    assert boxes == {"images/a.jpg": [("dog", [2, 3, 10, 12.5])]}
+
+
 @becomes("CVAT: tracks of a video", "refused, with the export to choose")
 @becomes("CVAT: an image that is missing, or a shape that is damaged", "rejected with the reason")
 def test_what_cannot_be_read(tmp_path: Path) -> None:
