@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from fastpipe.dataset.format.fields import ARRAY_KINDS, Field, member
+from fastpipe.dataset.format.fields import ARRAY_KINDS, Field, member_ending
 from fastpipe.dataset.format.picture_names import PICTURES
 from fastpipe.errors import PackError
 from fastpipe.sources.column_names import describe_columns, field_name
@@ -136,7 +136,7 @@ def chosen_member_fields(
 def field_of_dataset(field: Field) -> SourceField:
     """A field of a packed dataset, as its shards hold it."""
     # Values without a member of their own stand in the sample's JSON.
-    ending = member(field)
+    ending = member_ending(field)
     return SourceField(
         field.name,
         field.kind,

@@ -229,7 +229,9 @@ def sidecars(field: Field) -> tuple[str, ...]:
     return values_file, offsets_file
 
 
-def member(field: Field, image_format: int = JPEG, number: int = 0) -> str | None:
+def member_ending(
+    field: Field, image_format: int = JPEG, number: int = 0
+) -> str | None:
     """The name, without "KEY.", of a field's member of the shard; None: KEY.json has its value.
 
     `number`: of the picture in a list of pictures.

@@ -14,7 +14,7 @@ import xxhash
 
 from fastpipe.arrays import Records
 from fastpipe.dataset.format import tar_writer as tar
-from fastpipe.dataset.format.fields import Field, image_format_of, member
+from fastpipe.dataset.format.fields import Field, image_format_of, member_ending
 from fastpipe.dataset.format.layout import WIDE_INDEX_DTYPE, shard_name
 from fastpipe.dataset.format.pixel_form import NO_FORM
 from fastpipe.dataset.format.sample_layout import (
@@ -111,7 +111,16 @@ class EncodedSample(NamedTuple):
 def encode_sample(
     key: str, packed: Packed, label: int, path: str, kinds: Mapping[str, str]
 ) -> EncodedSample:
-    """Encodes a sample. `kinds` has the kind of each field, by name."""
+    """Encodes a sample.
+
+    Args:
+        key: of the sample.
+        packed: its image, and the values of its fields.
+        label: of its class, or NO_LABEL.
+        path: its source path.
+        kinds: name -> kind of each field, in the order of `packed.values`.
+    """
+    # These two entries come first, in this order: `read_ours` reads no more of a note.
     ours = {}
     if packed.class_name is not None:
         ours["class"] = packed.class_name
@@ -132,7 +141,7 @@ def encode_sample(
     for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
         offsets_of_field = []
         for number, data in enumerate(value.members):
-            ending = member(Field(name, kind), image_format_of(data), number)
+            ending = member_ending(Field(name, kind), image_format_of(data), number)
             # Only kinds that are stored as members have a value with members.
             assert ending is not None
             header = tar.header(f"{key}.{ending}", len(data))

@@ -15,7 +15,7 @@ from fastpipe.dataset.format.description import (
     read_info,
     read_self_checksum,
 )
-from fastpipe.dataset.format.fields import JPEG, PNG, Field, member, read_fields
+from fastpipe.dataset.format.fields import JPEG, PNG, Field, member_ending, read_fields
 from fastpipe.dataset.format.layout import (
     DATASET_FILE,
     INDEX_FILE,
@@ -128,7 +128,7 @@ def _read_shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
     # Fields whose values are members of the shard.
     members = []
     for sample_field in read_fields(info).values():
-        if member(sample_field) is not None:
+        if member_ending(sample_field) is not None:
             members.append(sample_field)
 
     picture_endings = PICTURE_ENDINGS[info["storage"]]
@@ -170,7 +170,9 @@ def member_endings(field: Field, number: int = 0) -> tuple[str, ...]:
 
     `number`: of the picture in a list of pictures.
     """
-    endings = [member(field, image_format, number) for image_format in (JPEG, PNG)]
+    endings = [
+        member_ending(field, image_format, number) for image_format in (JPEG, PNG)
+    ]
     return tuple(dict.fromkeys(ending for ending in endings if ending is not None))
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from support.sources.pack_sources import jpeg_bytes
 
-from fastpipe.dataset.format.fields import FIELDS_FOLDER, member
+from fastpipe.dataset.format.fields import FIELDS_FOLDER, member_ending
 from fastpipe.dataset.format.packed_index import PackedIndex
 
 FIELDS = {
@@ -118,4 +118,8 @@ def opened(data: bytes) -> NDArray[Any]:
 
 def endings(dataset: Path) -> set[str]:
     """Of the members that fields may have."""
-    return {str(member(field)) for field in PackedIndex(dataset).fields.values() if member(field)}
+    return {
+        str(member_ending(field))
+        for field in PackedIndex(dataset).fields.values()
+        if member_ending(field)
+    }
