@@ -307,25 +307,32 @@ class Engine:
         *,
         is_field: bool,
     ) -> Job | FetchedJob:
-        """Begins some of the tasks, (n,) or (n, rows of an image), of samples, (n,).
+        """Begins a job, which waits for the bytes of its samples if they are behind a URL.
 
-        `rows` are their positions among the n.
+        Args:
+            samples: (n,) of the rows of a plan.
+            tasks: (n,) or (n, rows of an image) what the engine does for each.
+            slots: where the rows of an image go.
+            rows: which of the n are begun.
+            is_field: whether they are values of a field, and not the images of the samples.
         """
 
-        def start(rows: NDArray[np.intp], where: Where | None = None) -> Job:
-            row_tasks = tasks
+        def start(some_rows: NDArray[np.intp], where: Where | None = None) -> Job:
+            """Begins those of `rows` whose bytes can be read; None: where the index has them."""
+            placed_tasks = tasks
             if where is not None:
-                row_tasks = _moved(tasks, rows, where)
+                placed_tasks = _moved(tasks, some_rows, where)
             # Masks and second pictures need no conversion.
             if self._conversions is None or is_field:
-                return Job(self._submit_tasks(row_tasks[rows], slots), rows)
+                job = self._submit_tasks(placed_tasks[some_rows], slots)
+                return Job(job, some_rows)
             return ConvertingJob(
                 self._submit_tasks,
                 self._conversions,
                 samples,
-                row_tasks,
+                placed_tasks,
                 slots,
-                rows,
+                some_rows,
             )
 
         if self.reader is None:
@@ -334,7 +341,7 @@ class Engine:
         # A sample counts as used when its image has been read, or a field if there are no images.
         # The other jobs of fields keep its bytes as long as they need them, by tickets of their own.
         is_use = not (is_field and self._with_images)
-        return FetchedJob(self.reader, samples, rows, start, last=is_use)
+        return FetchedJob(self.reader, samples, rows, start, is_use=is_use)
 
     def _submit_tasks(self, tasks: Tasks, slots: Sequence[Slot]) -> _engine.Job:
         self.check_usable()

@@ -149,7 +149,7 @@ class ConvertingJob(Job):
 class FetchedJob:
     """Rows whose bytes come over the network: a Job that starts when the bytes have arrived.
 
-    Rows with wrong bytes are fetched again. `last`: no other job of the batch needs the bytes.
+    Rows with wrong bytes are fetched again. `is_use`: samples whose rows are done count as used.
     """
 
     def __init__(
@@ -159,11 +159,11 @@ class FetchedJob:
         rows: NDArray[np.intp],
         start: StartRows,
         *,
-        last: bool,
+        is_use: bool,
     ) -> None:
         self._reader = reader
         self._samples = samples
-        self._last = last
+        self._is_use = is_use
         self._start: StartRows | None = start
         self._refetch_count = 0
         self._failed: dict[int, Reason] = {}
@@ -247,7 +247,7 @@ class FetchedJob:
         ticket = self._ticket
         self._ticket = None
         if ticket is not None:
-            self._reader.end(ticket, used=used and self._last)
+            self._reader.end(ticket, used=used and self._is_use)
 
     def cancel(self) -> None:
         """As of Job."""
