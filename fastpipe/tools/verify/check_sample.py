@@ -290,17 +290,15 @@ def check_span(span: ShardSpan) -> SpanResult:
         new_damage = partial(
             Damage, shard.name, sample=sample, samples=1, key=shard.key(start)
         )
-        first = start - span.start
-        end = stop - span.start
-        sample_data = view[first:end]
+        sample_data = view[start - span.start : stop - span.start]
         if unreadable is not None:
             # The span cannot be read as a whole, but some of its samples may be readable.
             try:
                 sample_data = memoryview(_read_range(shard, start, stop))
             except OSError as problem:
-                words = f"cannot be read: {problem.strerror or problem}"
+                problem_text = f"cannot be read: {problem.strerror or problem}"
                 mismatches.append(
-                    Mismatch(new_damage(words, offset=start), of_shard=True)
+                    Mismatch(new_damage(problem_text, offset=start), of_shard=True)
                 )
                 continue
         is_last = span.last and position == len(span.starts) - 1
@@ -373,16 +371,16 @@ def _check_sample(
 
     # The image has the bytes that the index expects, so a flaw in it is damage in any case. Label
     # and note have no hash of their own: the record that they give is compared below.
-    problem_words = None
+    problem_text = None
     if content.picture is not None:
-        problem_words = flaw(content.picture)
-    if problem_words is None:
+        problem_text = flaw(content.picture)
+    if problem_text is None:
         try:
             actual_record = record_of(shard, content, digest)
         except (ValueError, RecursionError) as problem:
-            problem_words = f"its members are damaged: {problem}"
-    if problem_words is not None:
-        return Mismatch(new_damage(problem_words, offset=content.offset), of_shard=True)
+            problem_text = f"its members are damaged: {problem}"
+    if problem_text is not None:
+        return Mismatch(new_damage(problem_text, offset=content.offset), of_shard=True)
     for name, expected, actual in zip(
         WIDE_INDEX_DTYPE.names or (), record.item(), actual_record, strict=True
     ):

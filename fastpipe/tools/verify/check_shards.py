@@ -83,9 +83,9 @@ class IndexPart:
 def check_index(index: PackedIndex) -> Iterator[Damage]:
     """Compares dataset.json with sums of an index that has not changed.
 
-    It goes through the index in one pass, which keeps a few MB in memory.
+    The caller has compared the hash of index.npy, so a sum that differs is an error of dataset.json.
+    The index is gone through in one pass, which keeps a few MB in memory.
     """
-    # The hash of index.npy is right, so a sum that differs is an error of dataset.json.
     class_counts = np.zeros(len(index.classes), dtype=np.int64)
     stored_bytes = 0
     forms = Counter[PixelForm]()
@@ -102,7 +102,8 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
         class_counts += np.bincount(labels, minlength=len(class_counts))
 
     described_sizes = {"stored_bytes": index.stored_bytes}
-    # Coefficients have another size than the JPEGs they stand for, which the index does not have.
+    # `jpeg_bytes` is known by the index only where images are stored as JPEGs, since coefficients have
+    # another size, and where no large field adds its bytes.
     kinds = {field.kind for field in index.fields.values()}
     has_large_fields = not kinds.isdisjoint(LARGE_KINDS)
     if index.storage == JPEG_STORAGE and not has_large_fields:
@@ -282,8 +283,9 @@ def check_shards(
         findings.of_sizes += damages
         if damages:
             size_is_wrong.add(shard.number)
-        if not any(damage.samples for damage in damages):
-            # Else all of its samples are lost.
+        # Without records, `check_size` names lost samples only where the shard cannot be opened.
+        are_all_lost = any(damage.samples for damage in damages)
+        if not are_all_lost:
             readable.append(shard)
             # dataset.json may name a size of any length.
             readable_bytes[shard.number] = min(shard.size_bytes, size.size_bytes)
