@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fastpipe.errors import format_count, readable
-from fastpipe.sources.scan.cache import list_kept_scans
+from fastpipe.sources.scan.cache import KeptScan, list_kept_scans
 from fastpipe.store.remote import contents
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.tools.cli import options
@@ -60,10 +60,9 @@ def list_datasets(cache_dir: CacheDir = None, as_json: options.AsJson = False) -
             )
             return
         for scan in scans:
-            source = readable(scan.source) or "nothing: damaged"
             size = f"{scan.disk_bytes / 1e6:,.2f} MB on the disk"
             files = format_count(scan.files, "file")
-            out.print(f"scan of {source}: {files}, {size}")
+            out.print(f"{_scan_name(scan)}: {files}, {size}")
         if not datasets:
             _print_empty(root)
             return
@@ -138,9 +137,7 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
             scans = [scan for scan in scans if scan.source == source]
         for scan in scans:
             Path(scan.file).unlink(missing_ok=True)
-            out.print(
-                f"removed: scan of {readable(scan.source)}, {scan.disk_bytes / 1e6:,.2f} MB"
-            )
+            out.print(f"removed: {_scan_name(scan)}, {scan.disk_bytes / 1e6:,.2f} MB")
         if data is not None and scans:
             return  # DATA is a scan
 
@@ -158,6 +155,11 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
                 out.print(f"in use, not removed: {readable(dataset.url)}")
         if num_in_use:
             raise typer.Exit(1)
+
+
+def _scan_name(scan: KeptScan) -> str:
+    source = readable(scan.source) or "nothing: damaged"
+    return f"scan of {source}"
 
 
 def _print_empty(root: Path) -> None:
