@@ -268,18 +268,19 @@ def _voc_row(
 
     Args:
         name: of its annotation, without the ending.
-        annotation: or why it cannot be parsed.
+        annotation: or why there is none, or it cannot be parsed.
         files_of_stem: name without ending -> the files of images with this name.
         labels: class -> its number.
         first_pixel: the number of the first pixel, 0 or 1.
     """
-    where = f"Annotations/{name}.xml"
+    where = f"Annotations/{name}.xml"  # as in VOC, whatever the folder is called
     if isinstance(annotation, str):
         return Row(where, problem=annotation)
     boxes_xyxy: list[list[float]] = []
     for left, top, right, bottom in annotation.boxes:
         # In VOC, xmax is the last pixel inside the box. Its number, counted from 1, is that of the
-        # box's right edge, counted from 0. So xmax and ymax stay.
+        # box's right edge, counted from 0. Tools that count from 0 write the edges. So xmax and ymax
+        # stay in both cases.
         boxes_xyxy.append([left - first_pixel, top - first_pixel, right, bottom])
     box_labels = [labels[class_name] for class_name in annotation.names]
     boxes: dict[str, Any] = {"boxes": boxes_xyxy, "labels": box_labels}

@@ -228,9 +228,9 @@ def _find_assumptions(files: _Files, data: DataYaml) -> list[Assumption]:
             "classes.txt"
         )
         assumed.append(Assumption(text, "--classes-from FILE"))
-    unlabelled_count = 0
-    for label_file in files.label_of.values():
-        unlabelled_count += label_file not in files.label_files
+    unlabelled_count = sum(
+        label_file not in files.label_files for label_file in files.label_of.values()
+    )
     if not files.labels.is_dir():
         folder = readable(str(files.labels))
         assumed.append(Assumption(f"boxes: none, because there is no folder {folder}"))

@@ -74,6 +74,10 @@ def _add_shape(image: AnnotatedImage, shape: ElementTree.Element) -> None:
 
 
 def _box_of(image: AnnotatedImage, shape: ElementTree.Element) -> Box:
+    """The box of a shape. The image counts the shapes that are none, by kind: it is around them.
+
+    ValueError: the shape is damaged, or has no point.
+    """
     if shape.tag == "box":
         box = corners([shape.get(side) for side in ("xtl", "ytl", "xbr", "ybr")])
         degrees = number(shape.get("rotation", "0"))
