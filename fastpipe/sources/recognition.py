@@ -289,16 +289,16 @@ def _recognise_split(
     """The split of a folder that the user asks for, or the only one.
 
     Raises:
-        PackError: the user has to say which split; or it has no labels, and others have boxes.
+        PackError: the user has to say which split; or it has no labels, and others have boxes or masks.
     """
     options_inside = replace(options, split=None)
-    more = ""
-    is_open = options.split is None and options.format == "auto"
-    if is_open and len(splits) > 1:
+    format_hint = ""
+    is_undecided = options.split is None and options.format == "auto"
+    if is_undecided and len(splits) > 1:
         first = next(iter(splits.values()))
         if possible_formats(first, names_in(first), options_inside) == ["imagefolder"]:
-            more = ". --format imagefolder (format='imagefolder') takes these folders as classes"
-    chosen = choose_split(root, options.split, splits, more)
+            format_hint = ". --format imagefolder (format='imagefolder') takes these folders as classes"
+    chosen = choose_split(root, options.split, splits, format_hint)
     recognised = recognise_folder(splits[chosen], options_inside)
 
     # test/images beside train/images and train/labels would be packed as the class "images".

@@ -169,7 +169,7 @@ def find_class_folders(source: Recognised, options: SourceOptions) -> ClassFolde
         return ClassFolders(root, classes, folders, [], stray, tuple(assumed))
     if source.top is not None:
         # Kaggle has train.csv beside train and test.
-        assumed += _tables_beside_splits(source.top, root, split)
+        assumed += _assume_no_labels_beside_tables(source.top, root, split)
     folders = [(NO_LABEL, name) for name in names.folders]
     return ClassFolders(
         root, classes, folders, names.files, names.hidden, tuple(assumed)
@@ -355,6 +355,7 @@ def _assume_no_labels(
         folders_by_split: the folders in each split.
     """
     folders = folders_by_split[split]
+    # The other splits that have folders of images and of labels, as training of KITTI.
     splits_with_labels = []
     for other, other_folders in folders_by_split.items():
         if other != split and _have_roles(other_folders):
@@ -392,7 +393,7 @@ def _assume_no_labels(
     return []
 
 
-def _tables_beside_splits(
+def _assume_no_labels_beside_tables(
     top: SourcePath, root: SourcePath, split: str
 ) -> list[Assumption]:
     """The assumption that a split has no labels, though a table beside the splits may have them."""
@@ -403,18 +404,20 @@ def _tables_beside_splits(
     # Of several tables, test.csv is about the split test. trainLabels.csv is not: Kaggle's images of
     # train and test may have the same names.
     meaning = meaning_of_split(split)
-    listing = [name for name in tables if not is_result_form(name)]
-    tables_of_split = [name for name in listing if _split_of_table(name) == meaning]
-    tables_of_all = [name for name in listing if not _split_of_table(name)]
+    filled_tables = [name for name in tables if not is_result_form(name)]
+    tables_of_split = [
+        name for name in filled_tables if _split_of_table(name) == meaning
+    ]
+    tables_of_all = [name for name in filled_tables if not _split_of_table(name)]
     candidates = sort_labelled_first(tables_of_split or tables_of_all)
     if not candidates:
-        text = f"labels: none; {first_paths(listing)} beside the splits is called after another split"
+        text = f"labels: none; {first_paths(filled_tables)} beside the splits is called after another split"
         return [Assumption(text), *assume_forms_skipped(tables)]
     candidates = [
         name for name in candidates if not _is_about_other_images(top / name, root)
     ]
     if not candidates:
-        text = f"labels: none; {first_paths(listing)} beside the splits has no image of {readable(split)}"
+        text = f"labels: none; {first_paths(filled_tables)} beside the splits has no image of {readable(split)}"
         return [Assumption(text), *assume_forms_skipped(tables)]
     table = candidates[0]
     options = f"--image-root {readable(str(root))}"
