@@ -76,7 +76,8 @@ def choose_classes(data: BaseDataset, classes: object) -> tuple[Int64s, list[int
     """The samples of some classes, for `Dataset.only`.
 
     Returns:
-        Their ids, and the new label of each class of the dataset: its position in `classes`.
+        Their ids, in the order of the dataset, and the new label of each of its classes: the
+        position in `classes`, or NO_LABEL.
 
     Raises:
         ConfigError: `classes` are not names of its classes, each once.

@@ -120,8 +120,8 @@ class _Form(NamedTuple):
 
 
 def pick_listed(listing: Listing, options: SourceOptions) -> Listing:
-    """The listing with the images of the split alone that `options.split_list` and
-    `options.split` name. It keeps all its classes.
+    """The listing without the images that are not of the split `options.split` by the list
+    `options.split_list`. It keeps all its classes, and is the same if the user gives no list.
 
     Raises:
         PackError: the file cannot be read, has no such split, or its names are not certain.

@@ -21,6 +21,7 @@ BEFORE_BYTES = 3 * tar.BLOCK
 # The first entry of KEY.json, with the name of the class and the identity of the source's picture.
 OURS = "fastpipe"
 _PATH = ', "path": '  # the text of KEY.json behind that entry
+_BEGINNING_BYTES = 1 << 16  # of KEY.json: more than the entry and the path have
 
 # The first bytes of a KEY.fpc and of a KEY.png.
 FPC_MAGIC = b"FPC"
@@ -125,22 +126,22 @@ class Ours(NamedTuple):
     path: str  # of the source
 
 
-def read_ours(first: Callable[[int], bytes]) -> Ours | None:
+def read_ours(read_beginning: Callable[[int], bytes]) -> Ours | None:
     """Reads the beginning of a KEY.json; None if another program wrote it.
 
     Args:
-        first: returns so many bytes of its beginning.
+        read_beginning: gets a number, and returns so many bytes of its beginning, or all.
 
     Raises:
         ValueError: the file is damaged.
     """
     opening = f'{{"{OURS}": '.encode()
-    if first(len(opening)) != opening:
+    if read_beginning(len(opening)) != opening:
         return None
     # The note may have megabytes of fields behind its beginning, so it is not parsed as a whole.
     decoder = json.JSONDecoder()
     try:
-        beginning = first(1 << 16)
+        beginning = read_beginning(_BEGINNING_BYTES)
         text = beginning[len(opening) :].decode("ascii", "replace")
         # raw_decode parses one value, and returns where it ends.
         entry, end = decoder.raw_decode(text)

@@ -293,6 +293,7 @@ def make_shards(
                     source, outcome = next(outcomes)
                     # The picture of a packed dataset came from a file of another size.
                     size_bytes = source.origin_bytes or source.size_bytes
+                    # Without max_bytes, the maker takes every sample.
                     maker.add(source.path, source.label, size_bytes, outcome)
                     on_source(source, outcome)
             except BaseException:

@@ -61,6 +61,7 @@ def take_sidecars(
         field = _field_of(column)
         files = _files_beside(paths, f".{field.column}")
         if not files:
+            # Of "txt:words", "words" is no kind, and has stayed a part of the column.
             ending = field.column.rpartition(":")[0]
             if _files_beside(paths, f".{ending}"):
                 column.check_kind([ending])

@@ -30,12 +30,12 @@ def describe_options_of_table(
         return ""
     options = ""
     columns = list(rows[0])
-    names = {folded_stem(name) for name in pictures}
+    picture_stems = {folded_stem(name) for name in pictures}
     image_columns = []
     for column in columns:
         # Not a column of masks, which may lie beside the images.
         stems = {folded_stem(row.get(column, "")) for row in rows}
-        if names & stems and not is_called_target(column.partition("_")[0]):
+        if picture_stems & stems and not is_called_target(column.partition("_")[0]):
             image_columns.append(column)
     known_columns = find_image_like_columns(columns, SourceOptions())
     # A column with a picture and its class is found by itself, and with the option it is not split.
