@@ -93,7 +93,7 @@ def _by_name(files: Sequence[SourcePath], root: Path) -> dict[str, list[SourcePa
     for file in files:
         name = os.path.splitext(file.name)[0]
         if name_counts[name] > 1:
-            name = os.path.splitext(os.path.relpath(file, root))[0]
+            name = os.path.splitext(os.path.relpath(str(file), str(root)))[0]
         by_name[name] = [file]
     return by_name
 

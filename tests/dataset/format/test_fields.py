@@ -12,7 +12,7 @@ from fastpipe.dataset.format.fields import (
     Field,
     check_name,
     describe_field,
-    member,
+    member_ending,
     read_fields,
 )
 from fastpipe.dataset.format.fields import sidecars as files_of
@@ -60,14 +60,14 @@ def test_the_record_of_an_image_is_as_the_page_says() -> None:
 
 
 def test_members() -> None:
-    assert [member(make(kind)) for kind in ("text", "bytes", "mask", "image", "boxes")] == [
+    assert [member_ending(make(kind)) for kind in ("text", "bytes", "mask", "image", "boxes")] == [
         "field.txt",
         "field.bin",
         "field.png",
         "field.jpg",
         None,
     ]
-    assert member(make("image"), image_format=1) == "field.png"
+    assert member_ending(make("image"), image_format=1) == "field.png"
 
 
 def test_names_that_no_field_may_have() -> None:
