@@ -409,17 +409,20 @@ def _assume_no_labels_beside_tables(
         name for name in filled_tables if _split_of_table(name) == meaning
     ]
     tables_of_all = [name for name in filled_tables if not _split_of_table(name)]
-    candidates = sort_labelled_first(tables_of_split or tables_of_all)
+    candidates = [
+        *sort_labelled_first(tables_of_split),
+        *sort_labelled_first(tables_of_all),
+    ]
     if not candidates:
         text = f"labels: none; {first_paths(filled_tables)} beside the splits is called after another split"
         return [Assumption(text), *assume_forms_skipped(tables)]
-    candidates = [
+    tables_of_images = [
         name for name in candidates if not _is_about_other_images(top / name, root)
     ]
-    if not candidates:
-        text = f"labels: none; {first_paths(filled_tables)} beside the splits has no image of {readable(split)}"
+    if not tables_of_images:
+        text = f"labels: none; {first_paths(candidates)} beside the splits has no image of {readable(split)}"
         return [Assumption(text), *assume_forms_skipped(tables)]
-    table = candidates[0]
+    table = tables_of_images[0]
     options = f"--image-root {readable(str(root))}"
     if isinstance(top, Path) and isinstance(root, Path):
         pictures = names_in(root, FEW).files

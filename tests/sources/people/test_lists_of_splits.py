@@ -185,6 +185,18 @@ def test_a_table_without_images_of_the_split(tmp_path: Path, has_row: bool) -> N
         assert notice == "labels: none; labels.csv beside the splits has no image of test"
 
 
+def test_a_table_of_all_splits_beside_one_of_other_images(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "train/0a1b2c.jpg", "test/6a7b8c.jpg")
+    write(source / "test.csv", "id,breed\nffffff,pug\n")
+    table = write(source / "labels.csv", "id,breed\n0a1b2c,pug\n6a7b8c,pug\n")
+    write(source / "train.csv", "id,breed\n0a1b2c,pug\n")
+    (notice,) = assumed(fastpipe.pack(source, tmp_path / "packed", split="test"))
+    assert f"if it has the labels, pass {table}" in notice
+    write(table, "id,breed\n0a1b2c,pug\n")
+    (notice, *_) = assumed(fastpipe.pack(source, tmp_path / "packed", split="test", overwrite=True))
+    assert notice == "labels: none; test.csv, labels.csv beside the splits has no image of test"
+
+
 @becomes(
     "KITTI: `testing/` with `calib/` and `image_2/`",
     "refused; the folder of the images is named",
