@@ -9,7 +9,13 @@ from fastpipe.dataset.format.index import Index
 from fastpipe.plan.order import CHUNK_BYTES, members
 
 # A part of a shard, in bytes; never beyond the shard's end.
-RANGE_DTYPE = np.dtype([("shard", "<u4"), ("offset", "<u8"), ("size", "<u8")])
+RANGE_DTYPE = np.dtype(
+    [
+        ("shard", "<u4"),  # its number
+        ("offset", "<u8"),  # of the first byte in the shard
+        ("size", "<u8"),
+    ]
+)
 
 # A range is at most this long: a chunk can be larger than CHUNK_BYTES if its samples are far larger
 # than the average, and a damaged index may name any size.
@@ -20,7 +26,9 @@ _NEAR_BYTES = 16 * 1024
 
 def sample_ranges(records: Records) -> Records:
     """(n,) of RANGE_DTYPE: the bytes of single samples, from their checked records."""
-    ranges = records[["shard", "offset", "size"]].astype(RANGE_DTYPE)
+    fields_of_ranges = records[["shard", "offset", "size"]]
+    ranges = fields_of_ranges.astype(RANGE_DTYPE)
+    # A damaged index may name any size.
     ranges["size"] = np.minimum(ranges["size"], MAX_RANGE_BYTES)
     return ranges
 
@@ -41,24 +49,29 @@ def run_ranges(index: Index, runs: Int64s) -> Records:
 
     shard = first["shard"]
     is_one_shard = shard == last["shard"]
-    is_known = is_one_shard & (shard < len(index.shards))
+    is_in_dataset = shard < len(index.shards)
+    is_known = is_one_shard & is_in_dataset
+    # Shard 0 stands in for an impossible one, whose range is left out below.
     known_shard = np.where(is_known, shard, 0)
     # (m,) uint64. Offsets of a damaged index may lie anywhere, so all of them are clipped.
     shard_bytes = index.shard_sizes[known_shard]
     begin = np.minimum(first["offset"], shard_bytes)
     last_offset = np.minimum(last["offset"], shard_bytes)
-    end = np.minimum(last_offset + last["size"], shard_bytes)
+    last_end = last_offset + last["size"]
+    end = np.minimum(last_end, shard_bytes)
     if index.fields:
         field_ends = _ends_of_fields(index, pieces, shard_bytes)
         end = np.maximum(end, field_ends)
 
-    is_good = is_known & (begin < end)
+    has_bytes = begin < end
+    is_good = is_known & has_bytes
     begin = begin[is_good]
     end = end[is_good]
+    size = end - begin
     ranges = np.empty(len(begin), dtype=RANGE_DTYPE)
     ranges["shard"] = shard[is_good]
     ranges["offset"] = begin
-    ranges["size"] = np.minimum(end - begin, MAX_RANGE_BYTES)
+    ranges["size"] = np.minimum(size, MAX_RANGE_BYTES)
     return ranges
 
 
@@ -73,8 +86,10 @@ def _ends_of_fields(index: Index, pieces: Int64s, shard_bytes: Uint64s) -> Uint6
     is_in_index = next_samples < len(index)
     has_next = is_in_index & ~is_at_shard_end
     # Record 0 stands in where no sample follows; its offset is not used.
-    next_records = index.records_of(np.where(has_next, next_samples, 0))
-    ends = np.where(has_next, next_records["offset"], shard_bytes)
+    known_samples = np.where(has_next, next_samples, 0)
+    next_records = index.records_of(known_samples)
+    next_offsets = next_records["offset"]
+    ends = np.where(has_next, next_offsets, shard_bytes)
     return np.minimum(ends, shard_bytes)
 
 
@@ -85,8 +100,11 @@ def runs_of(samples: Int64s) -> Int64s:
     """
     if not len(samples):
         return np.empty((0, 2), dtype=np.int64)
+    # (n - 1,) from each sample to the next; a step of 0 repeats it.
     steps = np.diff(samples)
-    is_apart = (steps < 0) | (steps > 1)
+    goes_back = steps < 0
+    leaves_out = steps > 1
+    is_apart = goes_back | leaves_out
     firsts, lasts = _group_borders(is_apart)
     run_starts = samples[firsts]
     run_ends = samples[lasts] + 1
@@ -104,16 +122,21 @@ def joined(ranges: Records) -> Records:
     starts = ranges["offset"]
     ends = starts + ranges["size"]
     # (n - 1,) each, between neighbours. Ranges may overlap, so a gap is signed.
-    gaps = starts[1:].astype(np.int64)
-    gaps -= ends[:-1].astype(np.int64)
+    next_starts = starts[1:].astype(np.int64)
+    ends_before = ends[:-1].astype(np.int64)
+    gaps = next_starts - ends_before
     shards = ranges["shard"]
-    is_other_shard = shards[1:] != shards[:-1]
-    is_far = (gaps < 0) | (gaps > _NEAR_BYTES)
-    is_apart = is_other_shard | is_far
+    next_shards = shards[1:]
+    shards_before = shards[:-1]
+    is_other_shard = next_shards != shards_before
+    overlaps = gaps < 0
+    is_far = gaps > _NEAR_BYTES
+    is_apart = is_other_shard | overlaps | is_far
 
     firsts, lasts = _group_borders(is_apart)
+    last_ends = ends[lasts]
     result = ranges[firsts]
-    result["size"] = ends[lasts] - result["offset"]
+    result["size"] = last_ends - result["offset"]
     return result
 
 
@@ -125,33 +148,46 @@ def _group_borders(begins_group: Bools) -> tuple[Int64s, Int64s]:
     """
     is_first = np.concatenate([[True], begins_group])
     firsts = np.flatnonzero(is_first)
-    ends = np.append(firsts[1:], len(is_first))
-    return firsts, ends - 1
+    # A group ends where the next one begins, and the last one behind all members.
+    next_firsts = firsts[1:]
+    ends = np.append(next_firsts, len(is_first))
+    lasts = ends - 1
+    return firsts, lasts
 
 
 def _cut_at_shards(runs: Int64s, shard_starts: Int64s) -> Int64s:
     """Cuts runs (n, 2) where a shard ends; the pieces in order, without empty ones."""
     # (n, 2): the shard starts [from, to) that lie inside each run, by their numbers.
-    inside = np.searchsorted(shard_starts, runs - [0, 1], side="right")
-    is_in_one_shard = inside[:, 0] == inside[:, 1]
+    # An end that is a shard's start is not inside, so the sample before it counts.
+    borders_of_runs = runs - [0, 1]
+    inside = np.searchsorted(shard_starts, borders_of_runs, side="right")
+    first_inside = inside[:, 0]
+    end_inside = inside[:, 1]
+    is_in_one_shard = first_inside == end_inside
     if is_in_one_shard.all():  # the usual case
         return _without_empty(runs)
-    inside[:, 1] = inside.max(axis=1)  # an empty run has none
+    # An empty run has none, and its end may lie before its first one.
+    np.maximum(first_inside, end_inside, out=end_inside)
 
     # Each shard start inside a run is put twice between the run's start and its end: one piece
     # ends there, and the next one begins.
-    num_inside = inside[:, 1] - inside[:, 0]
-    borders = shard_starts[members(inside)]
-    # The end of run i stands at position 2 * i + 1 of runs.ravel().
-    positions_of_ends = 2 * np.arange(len(runs)) + 1
+    num_inside = end_inside - first_inside
+    starts_inside = members(inside)
+    borders = shard_starts[starts_inside]
+    # The end of run i stands at position 2 * i + 1 of the flat starts and ends.
+    starts_and_ends = runs.ravel()
+    run_numbers = np.arange(len(runs))
+    positions_of_ends = 2 * run_numbers + 1
     positions = np.repeat(positions_of_ends, num_inside)
     positions_twice = np.repeat(positions, 2)
     borders_twice = np.repeat(borders, 2)
-    edges = np.insert(runs.ravel(), positions_twice, borders_twice)
-    return _without_empty(edges.reshape(-1, 2))
+    edges = np.insert(starts_and_ends, positions_twice, borders_twice)
+    pieces = edges.reshape(-1, 2)
+    return _without_empty(pieces)
 
 
 def _without_empty(runs: Int64s) -> Int64s:
     starts = runs[:, 0]
     ends = runs[:, 1]
-    return runs[starts < ends]
+    has_samples = starts < ends
+    return runs[has_samples]
