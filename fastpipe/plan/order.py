@@ -59,14 +59,16 @@ def cache_recent(
 
         @wraps(method)
         def cached(self: Any, number: int) -> T:
-            cache: dict[int, T] = vars(self).setdefault(cache_name, {})
+            attributes = vars(self)
+            cache: dict[int, T] = attributes.setdefault(cache_name, {})
             try:
                 return cache[number]
             except KeyError:
                 oldest_first = list(cache)
             # Make room before the method runs: never more than `size` results are in memory.
-            excess = len(oldest_first) + 1 - size
-            for old_number in oldest_first[: max(0, excess)]:
+            count_with_new = len(oldest_first) + 1
+            excess = max(0, count_with_new - size)
+            for old_number in oldest_first[:excess]:
                 cache.pop(old_number, None)
             result = method(self, number)
             cache[number] = result
@@ -82,8 +84,10 @@ def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
 
     At least 1, at most MAX_SAMPLES_PER_CHUNK.
     """
-    average = round(CHUNK_BYTES * samples / max(jpeg_bytes, 1))
-    return min(max(1, average), MAX_SAMPLES_PER_CHUNK)
+    total_bytes = max(jpeg_bytes, 1)
+    average = round(CHUNK_BYTES * samples / total_bytes)
+    count = max(1, average)
+    return min(count, MAX_SAMPLES_PER_CHUNK)
 
 
 def permute(
@@ -104,15 +108,19 @@ def permute(
     counts = np.broadcast_to(counts, numbers.shape)
     # (n,) the bits of the largest number below `count`: the binary exponent of its float64, which
     # is exact below 2**53.
-    bit_counts = np.frexp(counts - one)[1]
-    # (n,) each: a number is cut into a high and a low half of so many bits.
-    half_bits = np.maximum(bit_counts + 1, 2) // 2
+    largest_numbers = counts - one
+    _, bit_counts = np.frexp(largest_numbers)
+    # (n,) each: a number is cut into a high and a low half of so many bits, at least 1.
+    even_bits = np.maximum(bit_counts + 1, 2)
+    half_bits = even_bits // 2
     half_bits = half_bits.astype(np.uint64)
-    masks = (one << half_bits) - one
+    powers = one << half_bits
+    masks = powers - one
     # (rounds, 1) or (rounds, n) -> (rounds, n)
-    rounds = np.arange(_FEISTEL_ROUNDS)[:, None]
-    round_keys = bits(permutation_key, rounds)
-    round_keys = np.broadcast_to(round_keys, (_FEISTEL_ROUNDS, len(numbers)))
+    rounds = np.arange(_FEISTEL_ROUNDS)
+    round_keys = bits(permutation_key, rounds[:, None])
+    key_shape = (_FEISTEL_ROUNDS, len(numbers))
+    round_keys = np.broadcast_to(round_keys, key_shape)
 
     out = numbers.astype(np.uint64)
     # The positions of the numbers whose result is not below `count` yet.
@@ -120,15 +128,19 @@ def permute(
     while len(todo):
         shift = half_bits[todo]
         mask = masks[todo]
-        high = out[todo] >> shift
-        low = out[todo] & mask
+        before = out[todo]
+        high = before >> shift
+        low = before & mask
         # A round changes one half by a hash of the other, and swaps them. It can be undone, so no
         # two numbers get one result.
         for round_key in round_keys[:, todo]:
-            high ^= mix(low + round_key) & mask
+            low_hash = mix(low + round_key)
+            high ^= low_hash & mask
             high, low = low, high
-        out[todo] = (high << shift) | low
-        is_too_large = out[todo] >= counts[todo]
+        after = (high << shift) | low
+        out[todo] = after
+        # Those that are not below `count` go through the network once more.
+        is_too_large = after >= counts[todo]
         todo = todo[is_too_large]
     return out.astype(np.int64)
 
@@ -156,7 +168,8 @@ class EpochOrder:
         # By how many samples all chunks are moved.
         self._rotation = 0
         if shuffle:
-            self._rotation = key(seed, epoch, Stream.ROTATE) % samples
+            rotation_key = key(seed, epoch, Stream.ROTATE)
+            self._rotation = rotation_key % samples
 
     def take(self, start: int, stop: int) -> Int64s:
         """The sample numbers at positions [start, stop), 0 <= start <= stop <= samples."""
@@ -165,14 +178,17 @@ class EpochOrder:
         if self._chunk == 1:
             # A chunk is a sample.
             places = np.arange(start, stop, dtype=np.int64)
-            return self._rotate(self._chunks_at(places))
+            unrotated_samples = self._chunks_at(places)
+            return self._rotate(unrotated_samples)
 
         parts = [np.empty(0, dtype=np.int64)]  # np.concatenate needs at least one
         while start < stop:
             window = self._window_of(start)
             begin = self._first_position(window)
             samples = self._window(window)
-            part = samples[start - begin : stop - begin]
+            first = start - begin
+            end = stop - begin
+            part = samples[first:end]
             parts.append(part)
             start += len(part)
         return np.concatenate(parts)
@@ -189,20 +205,25 @@ class EpochOrder:
             return np.empty((0, 2), dtype=np.int64)
         # (n,) each: the first sample of each chunk before the rotation, and how many it has. Only
         # the last chunk is shorter.
-        unrotated = self._chunks_at(due) * self._chunk
-        counts = np.minimum(self._chunk, self._samples - unrotated)
+        chunks = self._chunks_at(due)
+        unrotated = chunks * self._chunk
+        samples_behind = self._samples - unrotated
+        counts = np.minimum(self._chunk, samples_behind)
         starts = self._rotate(unrotated)
         ends = starts + counts
 
         # The rotation wraps around: at most one chunk crosses the end, and its rest begins at
         # sample 0.
-        crossing = np.flatnonzero(ends > self._samples)
+        crosses_end = ends > self._samples
+        crossing = np.flatnonzero(crosses_end)
         rest_ends = ends[crossing] - self._samples
         rest_starts = np.zeros_like(rest_ends)
         rest = np.stack([rest_starts, rest_ends], axis=1)
         ends[crossing] = self._samples
         runs = np.stack([starts, ends], axis=1)
-        return np.insert(runs, crossing + 1, rest, axis=0)
+        # The rest comes directly behind its run.
+        behind_crossing = crossing + 1
+        return np.insert(runs, behind_crossing, rest, axis=0)
 
     def positions_ahead(
         self, start: int, stop: int, *, is_first: bool
@@ -225,21 +246,26 @@ class EpochOrder:
         if self._shuffle:
             ahead += CHUNKS_PER_WINDOW
         # The first chunk that begins at or after each position, and so many more.
-        begin = -(-start // self._chunk) + ahead
-        end = -(-stop // self._chunk) + ahead
+        next_of_start = -(-start // self._chunk)
+        next_of_stop = -(-stop // self._chunk)
+        begin = next_of_start + ahead
+        end = min(next_of_stop + ahead, self._chunks)
         if is_first:
-            begin = self._first_chunk(self._window_of(start))
-        end = min(end, self._chunks)
+            window = self._window_of(start)
+            begin = self._first_chunk(window)
         return np.arange(begin, end, dtype=np.int64)
 
     def _rotate(self, samples: Int64s) -> Int64s:
         """Samples as they are numbered before the rotation -> their own numbers."""
-        return (samples + self._rotation) % self._samples
+        rotated = samples + self._rotation
+        return rotated % self._samples
 
     def _window_of(self, position: int) -> int:
         """The window that has a position: the inverse of `_first_chunk`."""
         chunk = position // self._chunk
-        return ((chunk + 1) * self._windows - 1) // self._chunks
+        next_chunk = chunk + 1
+        # The largest window whose first chunk is before the next chunk.
+        return (next_chunk * self._windows - 1) // self._chunks
 
     def _first_chunk(self, window: int) -> int:
         """The place of a window's first chunk.
@@ -257,15 +283,18 @@ class EpochOrder:
         first_chunk = self._first_chunk(window)
         end_chunk = self._first_chunk(window + 1)
         places = np.arange(first_chunk, end_chunk, dtype=np.int64)
-        first_samples = self._chunks_at(places) * self._chunk
+        chunks = self._chunks_at(places)
+        first_samples = chunks * self._chunk
+        numbers_in_chunk = np.arange(self._chunk)
         # (chunks, samples of a chunk) -> (samples of the window,): the last chunk may be short.
-        samples = first_samples[:, None] + np.arange(self._chunk)
+        samples = first_samples[:, None] + numbers_in_chunk
         samples = samples[samples < self._samples]
         samples = self._rotate(samples)
 
         # A draw is named by its position in the epoch.
         begin = self._first_position(window)
-        positions = np.arange(begin, begin + len(samples))
+        end = begin + len(samples)
+        positions = np.arange(begin, end)
         draws = bits(self._window_key, positions)
         shuffled = np.argsort(draws, kind="stable")
         return samples[shuffled]
@@ -276,8 +305,9 @@ class EpochOrder:
             return places
         is_full = places < self._full_chunks
         full_places = places[is_full]
+        full_chunks = permute(full_places, self._full_chunks, self._chunk_key)
         chunks = places.copy()
-        chunks[is_full] = permute(full_places, self._full_chunks, self._chunk_key)
+        chunks[is_full] = full_chunks
         return chunks
 
 
@@ -344,18 +374,23 @@ class Passes:
         """`OrderRows.times` of the positions [start, stop) of the epoch."""
         # Counted from the start of the pass in which the epoch begins.
         positions = np.arange(start, stop, dtype=np.int64)
-        positions += self.begin % self._length
+        begin_in_pass = self.begin % self._length
+        positions += begin_in_pass
         passes, position_in_pass = np.divmod(positions, self._length)
         times_in_pass = position_in_pass % self.repeats
-        times: Int64s = times_in_pass + passes * self.repeats
+        times_before_pass = passes * self.repeats
+        times: Int64s = times_in_pass + times_before_pass
         return times
 
     def reads(self, start: int, stop: int, *, is_first: bool, runs: bool) -> Int64s:
         """As EpochOrder.reads: (n, 2) runs of places with `runs`, where neighbouring places are
         neighbouring samples; else (n,) ids.
         """
-        shape = (0, 2) if runs else (0,)
-        parts: list[Int64s] = [np.empty(shape, dtype=np.int64)]
+        shape: tuple[int, ...] = (0,)
+        if runs:
+            shape = (0, 2)
+        nothing = np.empty(shape, dtype=np.int64)
+        parts: list[Int64s] = [nothing]
         for piece in self._place_pieces(start, stop, is_first=is_first):
             order, ids_of = self._pass(piece.number)
             place_runs = order.reads(piece.start, piece.stop, is_first=piece.is_first)
@@ -383,17 +418,25 @@ class Passes:
                 piece.start, piece.stop, is_first=piece.is_first
             )
             # Positions in the pass, and then those in the epoch.
-            positions = np.arange(begin * self.repeats, end * self.repeats)
-            positions += piece.number * self._length - self.begin
-            is_wanted = (positions >= 0) & (positions < self.size)
-            is_wanted[is_wanted] = is_mine(positions[is_wanted])
+            first_position = begin * self.repeats
+            end_position = end * self.repeats
+            positions = np.arange(first_position, end_position)
+            pass_begin = piece.number * self._length
+            positions += pass_begin - self.begin
+            is_after_begin = positions >= 0
+            is_before_end = positions < self.size
+            is_wanted = is_after_begin & is_before_end
+            positions_of_epoch = positions[is_wanted]
+            is_wanted[is_wanted] = is_mine(positions_of_epoch)
 
-            repeated = np.repeat(order.take(begin, end), self.repeats)
+            places_in_order = order.take(begin, end)
+            repeated = np.repeat(places_in_order, self.repeats)
             places = np.unique(repeated[is_wanted])
             place_runs = order.reads(piece.start, piece.stop, is_first=piece.is_first)
             for run in place_runs:
                 low, high = np.searchsorted(places, run)
-                ids.append(ids_of(places[low:high] + self.base))
+                places_of_run = places[low:high] + self.base
+                ids.append(ids_of(places_of_run))
         return ids
 
     @property
@@ -415,7 +458,8 @@ class Passes:
             pass_begin = number * length
             low = max(begin - pass_begin, 0)
             high = min(end - pass_begin, length)
-            pieces.append(_Piece(number, low, high, is_first=False))
+            piece = _Piece(number, low, high, is_first=False)
+            pieces.append(piece)
         return pieces
 
     def _place_pieces(self, start: int, stop: int, *, is_first: bool) -> list[_Piece]:
@@ -423,8 +467,10 @@ class Passes:
         pieces = self._pieces(start, stop)
         if is_first and start == stop < self.size:
             # The first batch of a mixture may have no row of a share. Its reads begin nevertheless.
-            number, inside = divmod(self.begin + start, self._length)
-            pieces = [_Piece(number, inside, inside, is_first=True)]
+            position = self.begin + start
+            number, inside = divmod(position, self._length)
+            empty_piece = _Piece(number, inside, inside, is_first=True)
+            pieces = [empty_piece]
         place_pieces = []
         for piece in pieces:
             is_start = is_first or piece.start == 0
@@ -434,7 +480,8 @@ class Passes:
             if is_start:
                 begin = piece.start // self.repeats
             end = -(-piece.stop // self.repeats)
-            place_pieces.append(_Piece(piece.number, begin, end, is_start))
+            place_piece = _Piece(piece.number, begin, end, is_start)
+            place_pieces.append(place_piece)
             is_first = False
         return place_pieces
 
@@ -449,10 +496,13 @@ class Passes:
 def members(runs: Int64s) -> Int64s:
     """All numbers in runs (n, 2), each of a first number and an end; one run after the other."""
     first_numbers = runs[:, 0]
-    counts = runs[:, 1] - first_numbers
+    end_numbers = runs[:, 1]
+    counts = end_numbers - first_numbers
     # (n,) where each run begins in the result, and the difference of a number and its position
     # there. It is the same in all of a run, so no loop over the runs is needed.
-    positions = np.cumsum(counts) - counts
+    ends_in_result = np.cumsum(counts)
+    positions = ends_in_result - counts
     differences = first_numbers - positions
     differences_of_members = np.repeat(differences, counts)
-    return differences_of_members + np.arange(counts.sum())
+    positions_of_members = np.arange(counts.sum())
+    return differences_of_members + positions_of_members
