@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, assert_never
+from typing import NamedTuple, TypeVar, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,8 @@ from fastpipe.plan.whole_images import WholeImages
 _MAX_SLOT_PIXELS = 2**32 - 1
 _TRIES = 10  # as torchvision's RandomResizedCrop
 
+T = TypeVar("T", bound=np.generic)
+
 
 @dataclass(frozen=True)
 class Crops:
@@ -99,9 +101,11 @@ class Crops:
         if self.row_sizes is None:
             return len(self.boxes), *self.size
         if self.layout is not None:
-            pixel_count = self.layout.total(self.row_sizes) * self.layout.pixels
+            patch_count = self.layout.total(self.row_sizes)
+            pixel_count = patch_count * self.layout.pixels
         else:
-            pixel_count = int(self.row_sizes.prod(axis=1).sum())
+            row_pixels = self.row_sizes.prod(axis=1)
+            pixel_count = int(row_pixels.sum())
         if pixel_count > _MAX_SLOT_PIXELS:
             raise ConfigError(
                 f"size: a batch of {len(self.row_sizes):,} images at sizes of their own has "
@@ -115,9 +119,11 @@ class Crops:
         """(n,) the pixel at which each row begins, if they have sizes of their own."""
         assert self.row_sizes is not None
         if self.layout is not None:
-            return self.layout.starts(self.row_sizes) * self.layout.pixels
+            first_patches = self.layout.starts(self.row_sizes)
+            return first_patches * self.layout.pixels
         pixels = self.row_sizes.prod(axis=1)
-        starts: Int64s = np.cumsum(pixels) - pixels
+        ends = np.cumsum(pixels)
+        starts: Int64s = ends - pixels
         return starts
 
     def part(self, rows: slice) -> Crops:
@@ -126,11 +132,18 @@ class Crops:
             self,
             boxes=self.boxes[rows],
             bounds=self.bounds[rows],
-            mirrored=None if self.mirrored is None else self.mirrored[rows],
-            image_sizes=None if self.image_sizes is None else self.image_sizes[rows],
-            row_sizes=None if self.row_sizes is None else self.row_sizes[rows],
-            patches=None if self.patches is None else self.patches[rows],
+            mirrored=_rows_of(self.mirrored, rows),
+            image_sizes=_rows_of(self.image_sizes, rows),
+            row_sizes=_rows_of(self.row_sizes, rows),
+            patches=_rows_of(self.patches, rows),
         )
+
+
+def _rows_of(array: NDArray[T] | None, rows: slice) -> NDArray[T] | None:
+    """Some rows of an array, where there is one."""
+    if array is None:
+        return None
+    return array[rows]
 
 
 def plan_crops(
@@ -197,23 +210,27 @@ def plan_crops(
             canvas = canvas_of(crop, size, widths, heights)
             # An image has to be at the left of its row after mirroring, so one that is mirrored is
             # at the right before: the crop begins by the missing width further left.
-            missing = canvas.resized - size[::-1]  # (n, 2) x and y, 0 or less
+            width_and_height = size[::-1]
+            missing = canvas.resized - width_and_height  # (n, 2) x and y, 0 or less
+            missing_width = missing[:, 0]
             left_top = np.zeros_like(missing)
-            left_top[flips, 0] = missing[flips, 0]
+            left_top[flips, 0] = missing_width[flips]
             crops = _crops_of_canvas(crop, size, canvas, left_top)
             heights_and_widths = canvas.resized[:, ::-1]
             return replace(crops, image_sizes=heights_and_widths.copy())
         case Grid():
             assert patches is not None
             canvas = canvas_of(crop, size, widths, heights)
-            left_top = crop.left_tops(patches[:, 0], canvas.pictures, size)
+            patch_numbers = patches[:, 0]
+            left_top = crop.left_tops(patch_numbers, canvas.pictures, size)
             crops = _crops_of_canvas(crop, size, canvas, left_top)
             return replace(crops, patches=patches)
         case CropAt():
             assert patches is not None
             assert objects is not None
             pictures = np.stack([widths, heights], axis=1)
-            boxes_of_images = boxes_of_rows(objects, patches[:, 0])
+            box_numbers = patches[:, 0]
+            boxes_of_images = boxes_of_rows(objects, box_numbers)
             cut = cut_boxes(crop, boxes_of_images, pictures)
             return Crops(
                 boxes=cut,
@@ -224,13 +241,17 @@ def plan_crops(
             )
         case Native():
             pictures = np.stack([widths, heights], axis=1)
-            crops = crops_at(_whole_images(pictures), crop, size)
-            row_sizes = crop.resized(widths, heights)[:, ::-1]
+            boxes_xywh = _whole_images(pictures)
+            crops = crops_at(boxes_xywh, crop, size)
+            widths_and_heights = crop.resized(widths, heights)
+            row_sizes = widths_and_heights[:, ::-1]
             return replace(crops, row_sizes=row_sizes)
         case Patches():
             pictures = np.stack([widths, heights], axis=1)
-            crops = crops_at(_whole_images(pictures), crop, size)
-            row_sizes = crop.resized(widths, heights)[:, ::-1]
+            boxes_xywh = _whole_images(pictures)
+            crops = crops_at(boxes_xywh, crop, size)
+            widths_and_heights = crop.resized(widths, heights)
+            row_sizes = widths_and_heights[:, ::-1]
             return replace(crops, row_sizes=row_sizes, layout=crop.layout)
         case _:
             assert_never(crop)
@@ -245,17 +266,24 @@ def names_of_rows(crop: Crop | WholeImages, samples: Int64s) -> Int64s:
         return samples
     if not crop.is_random:
         return np.repeat(samples, crop.rows)
+    # (rows,) a key for each row of a sample, the same for all samples.
     numbers = np.arange(crop.rows)
-    row_keys = bits(key(0, 0, Stream.CROP_OF_IMAGE), numbers)
+    crop_key = key(0, 0, Stream.CROP_OF_IMAGE)
+    row_keys = bits(crop_key, numbers)
+    # (n, rows) -> (n * rows,)
     names = bits(row_keys, samples[:, None])
-    return names.view(np.int64).ravel()
+    signed_names = names.view(np.int64)
+    return signed_names.ravel()
 
 
 def _draw_left_top(room: Int64s, seed: int, epoch: int, samples: Int64s) -> Int64s:
     """(n, 2) x and y, each drawn from 0 to the room (n, 2)."""
-    x = uniform(key(seed, epoch, Stream.CROP_X), samples)
-    y = uniform(key(seed, epoch, Stream.CROP_Y), samples)
-    return up_to(np.stack([x, y], axis=1), room)
+    x_key = key(seed, epoch, Stream.CROP_X)
+    y_key = key(seed, epoch, Stream.CROP_Y)
+    x = uniform(x_key, samples)
+    y = uniform(y_key, samples)
+    draws = np.stack([x, y], axis=1)
+    return up_to(draws, room)
 
 
 class _Around(NamedTuple):
@@ -282,18 +310,27 @@ def _draw_around(
         size: (height, width) of the rows.
         seed, epoch, names: names of the draws; names is (n * count,).
     """
-    draws = uniform(key(seed, epoch, Stream.OBJECT), names)
+    object_key = key(seed, epoch, Stream.OBJECT)
+    draws = uniform(object_key, names)
     rows, middles = draw_middles(objects, draws)
     images = rows // count
-    # The middles, first in pixels of the image and then of the canvas.
-    scales = canvas.resized[images] / canvas.pictures[images]
-    middles = middles * scales + canvas.before[images]
+    # All (m, 2), x and y. The middles are first in pixels of the image and then of the canvas.
+    resized = canvas.resized[images]
+    pictures = canvas.pictures[images]
+    before = canvas.before[images]
     room = canvas.room[images]
-    pixels = np.floor(middles).astype(np.int64)
+    scales = resized / pictures
+    middles_on_canvas = middles * scales + before
+    pixels = np.floor(middles_on_canvas).astype(np.int64)
     # Each pixel of the crop is as likely to have the middle in it.
-    most = np.broadcast_to(np.array(size[::-1]) - 1, room.shape)
-    places = _draw_left_top(most, seed, epoch, names[rows])
-    return _Around(rows, np.clip(pixels - places, 0, room))
+    width_and_height = np.array(size[::-1])
+    last_pixel = width_and_height - 1
+    last_pixels = np.broadcast_to(last_pixel, room.shape)
+    row_names = names[rows]
+    places = _draw_left_top(last_pixels, seed, epoch, row_names)
+    # A crop that would reach beyond the canvas is moved inside.
+    left_top = np.clip(pixels - places, 0, room)
+    return _Around(rows, left_top)
 
 
 def _centre(room: Int64s) -> Int64s:
@@ -301,7 +338,8 @@ def _centre(room: Int64s) -> Int64s:
 
     Halves are rounded to even, as by torchvision's CenterCrop.
     """
-    return np.rint(room / 2.0).astype(np.int64)
+    half_room = room / 2.0
+    return np.rint(half_room).astype(np.int64)
 
 
 # numpy is slow for single images, and most images of a dataset have one of few sizes.
@@ -322,14 +360,23 @@ def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Cro
     if not isinstance(crop, FiveCrop):
         return _crops_of_canvas(crop, size, canvas, centre)
 
-    # (n, crops, x and y): top left, top right, bottom left, bottom right, and then the centre.
+    # (n, crops, x and y): those at the corners, and then the centre.
     room = canvas.room[:, None]
-    corners = room * [(0, 0), (1, 0), (0, 1), (1, 1)]
-    left_tops = np.concatenate([corners, centre[:, None]], axis=1)
+    centre = centre[:, None]
+    shares_of_room = [
+        (0, 0),  # top left
+        (1, 0),  # top right
+        (0, 1),  # bottom left
+        (1, 1),  # bottom right
+    ]
+    corners = room * shares_of_room
+    left_tops = np.concatenate([corners, centre], axis=1)
     if isinstance(crop, TenCrop):
         # Crops six to ten are those of the mirrored image, so x counts from the right: it is the
         # room's width minus x.
-        mirrored = room * (1, 0) + left_tops * (-1, 1)
+        room_width = room * (1, 0)
+        minus_x_and_y = left_tops * (-1, 1)
+        mirrored = room_width + minus_x_and_y
         left_tops = np.concatenate([left_tops, mirrored], axis=1)
     left_tops = left_tops.reshape(-1, 2)  # (n * crops, x and y)
     return _crops_of_canvas(crop, size, canvas, left_tops)
@@ -381,21 +428,28 @@ def canvas_of(
         case Buckets():
             resized = crop.resized(widths, heights)
             # An image that replaces a damaged sample of another shape may be larger than the batch.
-            is_larger = (resized > output).any(axis=1)
-            resized[is_larger] = _fit_inside(output, pictures[is_larger])
+            has_longer_side = resized > output
+            is_larger = has_longer_side.any(axis=1)
+            too_large = pictures[is_larger]
+            resized[is_larger] = _fit_inside(output, too_large)
             after = output - resized
         case Letterbox():
-            fit = _fit_inside_rounded if crop.rounded else _fit_inside
-            resized = fit(output, pictures)
+            if crop.rounded:
+                resized = _fit_inside_rounded(output, pictures)
+            else:
+                resized = _fit_inside(output, pictures)
+            missing = output - resized
             if crop.centered:
-                before = (output - resized) // 2
-            after = output - resized - before
+                before = missing // 2
+            after = missing - before
         case CenterCrop() | FiveCrop():
-            resized = _resize_shorter_side(shorter_side(crop, size), pictures)
+            length = shorter_side(crop, size)
+            resized = _resize_shorter_side(length, pictures)
         case RandomCrop():
             if crop.resize is not None:
                 resized = _resize_shorter_side(crop.resize, pictures)
-            left_top, right_bottom = np.reshape(crop.padding, (2, 2))
+            padding = np.reshape(crop.padding, (2, 2))
+            left_top, right_bottom = padding
             before = np.broadcast_to(left_top, pictures.shape)
             after = np.broadcast_to(right_bottom, pictures.shape)
             if crop.pad_if_needed:
@@ -405,43 +459,49 @@ def canvas_of(
                 before = before + missing
                 after = after + missing
         case Grid():
-            after = np.maximum(output - pictures, 0)
+            missing = output - pictures
+            after = np.maximum(missing, 0)
         case (
             RandomResizedCrop() | Resize() | CropAt() | Native() | Patches()
         ):  # cut out of the image as it is
             pass
         case _:
             assert_never(crop)
-    room = resized + before + after - output
-    return Canvas(pictures, resized, before, room)
+    padded = resized + before + after
+    room = padded - output
+    return Canvas(pictures=pictures, resized=resized, before=before, room=room)
 
 
 def check_room(canvas: Canvas, size: Size, name: Callable[[int], str]) -> None:
     """Raises ConfigError if images are smaller than a random crop; `name` gives the name of the
     first of them.
     """
-    is_too_small = (canvas.room < 0).any(axis=1)
+    has_short_side = canvas.room < 0
+    is_too_small = has_short_side.any(axis=1)
     too_small = np.flatnonzero(is_too_small)
     if not len(too_small):
         return
     first = int(too_small[0])
     width, height = canvas.pictures[first].tolist()
+    crop_height, crop_width = size
     leave_out = "leave these out with data.select"
     # Of images that are resized first, the width and height decide otherwise.
     if np.array_equal(canvas.resized, canvas.pictures):
-        leave_out += (
-            f"(lambda c: (c['width'] >= {size[1]}) & (c['height'] >= {size[0]}))"
-        )
+        is_wide_enough = f"(c['width'] >= {crop_width})"
+        is_high_enough = f"(c['height'] >= {crop_height})"
+        leave_out += f"(lambda c: {is_wide_enough} & {is_high_enough})"
     raise ConfigError(
         f"crop: {len(too_small):,} of {len(canvas.room):,} pictures, resized and padded, are "
-        f"smaller than the output, {size[1]} x {size[0]}. The first is {name(first)}: {width} x "
-        f"{height} pixels. Pass RandomCrop(pad_if_needed=True), a smaller size=, or a larger "
+        f"smaller than the output, {crop_width} x {crop_height}. The first is {name(first)}: "
+        f"{width} x {height} pixels. Pass RandomCrop(pad_if_needed=True), a smaller size=, or a larger "
         f"resize= or padding=; or {leave_out}"
     )
 
 
 def _advise_smaller(buckets: Buckets) -> str:
-    return "Pass a smaller area=" if buckets.sizes is None else "Add smaller sizes="
+    if buckets.sizes is None:
+        return "Pass a smaller area="
+    return "Add smaller sizes="
 
 
 def check_covered(
@@ -452,7 +512,8 @@ def check_covered(
     """
     if not buckets.no_upscale:
         return
-    too_small = np.flatnonzero(~buckets.covers_listed(pictures))
+    covers_one = buckets.covers_listed(pictures)
+    too_small = np.flatnonzero(~covers_one)
     if not len(too_small):
         return
     first = int(too_small[0])
@@ -478,11 +539,13 @@ def _crops_of_canvas(
         image_of_row = np.repeat(images, crop.rows)
     # (n * crop.rows, 2) each, x and y: pixels of the image for one of the canvas, the left top of
     # the box, and its width and height.
-    scale = canvas.pictures / canvas.resized
-    scale = scale[image_of_row]
+    scale_of_image = canvas.pictures / canvas.resized
+    scale = scale_of_image[image_of_row]
     before = canvas.before[image_of_row]
-    corners = (left_top - before) * scale
-    sides = size[::-1] * scale
+    left_top_resized = left_top - before
+    corners = left_top_resized * scale
+    width_and_height = size[::-1]
+    sides = width_and_height * scale
     boxes_xywh: Float64s = np.concatenate([corners, sides], axis=1)
 
     mirrored = None
@@ -491,8 +554,15 @@ def _crops_of_canvas(
         is_mirrored = np.arange(10) >= 5
         mirrored = np.tile(is_mirrored, len(canvas.pictures))
     # The image is resized first, so a pixel at the edge of the box may use pixels outside of it.
-    bounds = _whole_images(canvas.pictures[image_of_row])
-    return Crops(boxes_xywh, bounds, size, crop.rendering, mirrored)
+    pictures_of_rows = canvas.pictures[image_of_row]
+    bounds = _whole_images(pictures_of_rows)
+    return Crops(
+        boxes=boxes_xywh,
+        bounds=bounds,
+        size=size,
+        rendering=crop.rendering,
+        mirrored=mirrored,
+    )
 
 
 def _whole_images(pictures: Int64s) -> NDArray[np.int32]:
@@ -507,16 +577,20 @@ def _resize_shorter_side(length: int, pictures: Int64s) -> Int64s:
     widths = pictures[:, 0]
     heights = pictures[:, 1]
     square = np.array([length, length])
-    return _scaled(square, pictures, by_width=widths <= heights)
+    is_width_shorter = widths <= heights
+    return _scaled(square, pictures, by_width=is_width_shorter)
 
 
 def _fit_inside(output: Int64s, pictures: Int64s) -> Int64s:
     """The largest size in the image's aspect ratio that fits the output."""
     # The width limits if output width / image width is the smaller ratio. Multiplied out, this is
     # compared in whole numbers, without rounding.
-    products = output * pictures[:, ::-1]
-    width_limits = products[:, 0] <= products[:, 1]
-    return np.maximum(_scaled(output, pictures, width_limits), 1)
+    other_sides = pictures[:, ::-1]
+    products = output * other_sides
+    product_of_width, product_of_height = products.T
+    width_limits = product_of_width <= product_of_height
+    scaled = _scaled(output, pictures, width_limits)
+    return np.maximum(scaled, 1)
 
 
 def _cover(output: Int64s, pictures: Int64s) -> Int64s:
@@ -526,13 +600,17 @@ def _cover(output: Int64s, pictures: Int64s) -> Int64s:
     """
     other_sides = pictures[:, ::-1]
     products = output * other_sides
+    product_of_width, product_of_height = products.T
     # The width decides if output width / image width is the larger ratio.
-    width_decides = products[:, 0] >= products[:, 1]
-    is_output_side = np.stack([width_decides, ~width_decides], axis=1)
+    width_decides = product_of_width >= product_of_height
+    height_decides = ~width_decides
+    is_output_side = np.stack([width_decides, height_decides], axis=1)
     # The length of each side, if the other side has the output's length.
     other_output_sides = output[::-1]
-    doubled = 2 * other_output_sides * pictures
-    in_ratio = (doubled + other_sides) // (2 * other_sides)
+    # numerator / denominator + 1 / 2, rounded down, with both sides doubled.
+    doubled_numerator = 2 * other_output_sides * pictures
+    doubled_denominator = 2 * other_sides
+    in_ratio = (doubled_numerator + other_sides) // doubled_denominator
     in_ratio = np.maximum(in_ratio, output)
     return np.where(is_output_side, output, in_ratio)
 
@@ -543,8 +621,10 @@ def _fit_inside_rounded(output: Int64s, pictures: Int64s) -> Int64s:
     Source: timm's ResizeKeepRatio with longest=1.
     """
     # (n, 1) by how much the side that limits is too long.
-    ratio = (pictures / output).max(axis=1, keepdims=True)
-    resized = np.rint(pictures / ratio).astype(np.int64)
+    ratios_of_sides = pictures / output
+    ratio = ratios_of_sides.max(axis=1, keepdims=True)
+    exact_sides = pictures / ratio
+    resized = np.rint(exact_sides).astype(np.int64)
     return np.asarray(np.maximum(resized, 1))
 
 
@@ -553,11 +633,13 @@ def _scaled(output: Int64s, pictures: Int64s, by_width: Bools) -> Int64s:
 
     The other keeps the image's aspect ratio, rounded down to a whole pixel.
     """
-    is_output_side = np.stack([by_width, ~by_width], axis=1)
+    by_height = ~by_width
+    is_output_side = np.stack([by_width, by_height], axis=1)
     # The length of each side, if the other side has the output's length.
     other_output_sides = output[::-1]
     other_sides = pictures[:, ::-1]
-    in_ratio = other_output_sides * pictures // other_sides
+    numerators = other_output_sides * pictures
+    in_ratio = numerators // other_sides
     return np.where(is_output_side, output, in_ratio)
 
 
@@ -585,11 +667,13 @@ def random_resized(
         image_height = int(heights[0])
         sample = int(samples[0])
         box = _random_resized_one(crop, image_width, image_height, seed, epoch, sample)
-        return np.array(box).reshape(1, 1, 4)
+        box_xywh = np.array(box)
+        return box_xywh.reshape(1, 1, 4)
 
     # One row for each crop and image, the crops one after the other.
     crop_count = len(crops)
-    crop_of_row = np.repeat(np.arange(crop_count), len(samples))
+    crop_numbers = np.arange(crop_count)
+    crop_of_row = np.repeat(crop_numbers, len(samples))
     row_count = len(crop_of_row)
     names = np.tile(samples, crop_count)
     widths = np.tile(widths, crop_count)
@@ -603,12 +687,15 @@ def random_resized(
 
     def draw(stream: int, rows: Int64s) -> Float64s:
         key_of_crop = keys(seeds, epoch, stream)
-        key_of_row = key_of_crop[crop_of_row[rows]]
+        crop_numbers = crop_of_row[rows]
+        key_of_row = key_of_crop[crop_numbers]
         return uniform(key_of_row, names[rows])
 
     def draw_between(limits: Float64s, stream: int, rows: Int64s) -> Float64s:
-        low, high = limits[crop_of_row[rows]].T
-        return between(draw(stream, rows), low, high)
+        crop_numbers = crop_of_row[rows]
+        low, high = limits[crop_numbers].T
+        draws = draw(stream, rows)
+        return between(draws, low, high)
 
     todo = np.arange(row_count)  # rows without a box
     x_draws = draw(Stream.CROP_X, todo)
@@ -625,20 +712,29 @@ def random_resized(
         # The share of the image's area is drawn evenly, the ratio evenly in its logarithm.
         share = draw_between(scales, area_stream, todo)
         log_ratio = draw_between(log_ratios, ratio_stream, todo)
-        area = (width * height) * share
-        w, h = sides_of(area, np.exp(log_ratio))
-        fits_width = (w > 0) & (w <= width)
-        fits_height = (h > 0) & (h <= height)
-        fits = fits_width & fits_height
-        x = up_to(x_draws[todo], width - w)
-        y = up_to(y_draws[todo], height - h)
+        ratio = np.exp(log_ratio)
+        image_area = width * height
+        area = image_area * share
+        w, h = sides_of(area, ratio)
+        has_area = (w > 0) & (h > 0)
+        fits_width = w <= width
+        fits_height = h <= height
+        fits = has_area & fits_width & fits_height
+        last_x = width - w
+        last_y = height - h
+        x = up_to(x_draws[todo], last_x)
+        y = up_to(y_draws[todo], last_y)
         tried_boxes = np.stack([x, y, w, h], axis=1)
         done = todo[fits]
         boxes_xywh[done] = tried_boxes[fits]
         todo = todo[~fits]
 
-    limits = ratios[crop_of_row[todo]].T
-    boxes_xywh[todo] = _middle_box(limits, widths[todo], heights[todo])
+    # No try fitted these.
+    crops_of_todo = crop_of_row[todo]
+    limits = ratios[crops_of_todo].T
+    widths_todo = widths[todo]
+    heights_todo = heights[todo]
+    boxes_xywh[todo] = _middle_box(limits, widths_todo, heights_todo)
     return boxes_xywh.reshape(crop_count, len(samples), 4)
 
 
@@ -655,7 +751,9 @@ def sides_of(areas: Float64s, ratios: Float64s) -> tuple[Int64s, Int64s]:
 def _log_limits(crop: RandomResizedCrop) -> tuple[float, float]:
     """The logarithms of the least and of the greatest ratio."""
     min_ratio, max_ratio = crop.ratio
-    return math.log(min_ratio), math.log(max_ratio)
+    min_log = math.log(min_ratio)
+    max_log = math.log(max_ratio)
+    return min_log, max_log
 
 
 def _random_resized_one(
@@ -664,25 +762,34 @@ def _random_resized_one(
     """The same box for one image in a tenth of the time: numpy is slow for arrays of one."""
 
     def draw(stream: int) -> float:
-        return uniform_one(key(seed, epoch, stream), sample)
+        draw_key = key(seed, epoch, stream)
+        return uniform_one(draw_key, sample)
 
     min_scale, max_scale = crop.scale
     min_log, max_log = _log_limits(crop)
+    scale_span = max_scale - min_scale
+    log_span = max_log - min_log
     for attempt in range(_TRIES):
         area_draw = draw(Stream.CROP_AREA + attempt)
-        share = min_scale + (max_scale - min_scale) * area_draw
+        share = min_scale + scale_span * area_draw
         area = width * height * share
         ratio_draw = draw(Stream.CROP_RATIO + attempt)
-        log_ratio = min_log + (max_log - min_log) * ratio_draw
+        log_ratio = min_log + log_span * ratio_draw
         # numpy's exp, because Python's may differ in the last bit.
         ratio = float(np.exp(log_ratio))
-        w = round(math.sqrt(area * ratio))
-        h = round(math.sqrt(area / ratio))
-        if 0 < w <= width and 0 < h <= height:
+        exact_w = math.sqrt(area * ratio)
+        exact_h = math.sqrt(area / ratio)
+        w = round(exact_w)
+        h = round(exact_h)
+        fits_width = 0 < w <= width
+        fits_height = 0 < h <= height
+        if fits_width and fits_height:
             x_count = width - w + 1
             y_count = height - h + 1
-            x = int(draw(Stream.CROP_X) * x_count)
-            y = int(draw(Stream.CROP_Y) * y_count)
+            x_draw = draw(Stream.CROP_X)
+            y_draw = draw(Stream.CROP_Y)
+            x = int(x_draw * x_count)
+            y = int(y_draw * y_count)
             return x, y, w, h
     widths = np.array([width])
     heights = np.array([height])
@@ -698,10 +805,15 @@ def _middle_box(
     """
     min_ratio, max_ratio = ratio
     image_ratio = widths / heights
-    widest = np.rint(heights * max_ratio).astype(np.int64)
-    tallest = np.rint(widths / min_ratio).astype(np.int64)
-    w = np.where(image_ratio > max_ratio, widest, widths)
-    h = np.where(image_ratio < min_ratio, tallest, heights)
+    # The sides at the limits of the ratio.
+    exact_widest = heights * max_ratio
+    exact_tallest = widths / min_ratio
+    widest = np.rint(exact_widest).astype(np.int64)
+    tallest = np.rint(exact_tallest).astype(np.int64)
+    is_too_wide = image_ratio > max_ratio
+    is_too_high = image_ratio < min_ratio
+    w = np.where(is_too_wide, widest, widths)
+    h = np.where(is_too_high, tallest, heights)
     w = np.clip(w, 1, widths)
     h = np.clip(h, 1, heights)
     x = (widths - w) // 2
