@@ -89,7 +89,8 @@ def floor_sum(count: int, divisor: int, factor: int, offset: int) -> int:
     total = 0
     while True:
         quotient, factor = divmod(factor, divisor)
-        total += quotient * (count * (count - 1) // 2)
+        sum_of_numbers = count * (count - 1) // 2  # of i in [0, count)
+        total += quotient * sum_of_numbers
         quotient, offset = divmod(offset, divisor)
         total += quotient * count
         last = factor * count + offset
@@ -104,8 +105,12 @@ class MixedRows:
 
     def __init__(self, weights: Sequence[float], rows: int) -> None:
         # (shares,) where each share ends in a batch, as a part of it, and then in rows.
-        ends = np.cumsum(weights) / math.fsum(weights)
-        self._ends = [round(end * rows * _ONE) for end in ends.tolist()]
+        total = math.fsum(weights)
+        shares_up_to = np.cumsum(weights) / total
+        self._ends = []
+        for share in shares_up_to.tolist():
+            end = share * rows * _ONE
+            self._ends.append(round(end))
         self._ends[-1] = rows * _ONE  # whatever the rounding
 
     def before(self, batches: int) -> list[int]:
@@ -133,9 +138,11 @@ def rows_of_mixture(
     # After how many rows of the mixture each share comes to its end.
     ends = []
     for weight, count in zip(weights, counts, strict=True):
-        ends.append(count * repeats * total / weight)
-    end = min(ends) if size == "smallest" else max(ends)
-    return math.floor(end)
+        rows_of_share = count * repeats
+        ends.append(rows_of_share * total / weight)
+    if size == "smallest":
+        return math.floor(min(ends))
+    return math.floor(max(ends))
 
 
 class Partition:
@@ -167,8 +174,11 @@ class Partition:
         self._is_mixed = self._shares > 1
         # Whether ranks take rows in turn, and not each a stretch of neighbours.
         self._in_turn = in_turn or self._is_mixed
-        self._sequences_per_node = sequences * self._shares // ranks.nodes
-        self._mixed_rows = MixedRows(weights, self.global_batch_size // sequences)
+        sequence_count = sequences * self._shares
+        self._sequences_per_node = sequence_count // ranks.nodes
+        # The rows that a canonical node has in a batch.
+        rows_per_batch = self.global_batch_size // sequences
+        self._mixed_rows = MixedRows(weights, rows_per_batch)
         self._key = key(seed, epoch, Stream.DATASET)
 
         # The full batches come first. `batches` may count one more, which is filled up.
@@ -183,22 +193,30 @@ class Partition:
 
         # The batches of a mixture are numbered on through all epochs, so that each share goes on
         # where it was. `_share_begins` has the rows of each share before this epoch.
-        self._first_batch = epoch * self.batches if self._is_mixed else 0
+        self._first_batch = 0
+        if self._is_mixed:
+            self._first_batch = epoch * self.batches
         self._share_begins = self._mixed_rows.before(self._first_batch)
 
         # For each sequence, how many positions it has in this epoch, and at which position of its
         # endless order the epoch begins.
         if self._is_mixed:
             # Lists of a number for each share, repeated for each canonical node.
-            self._lengths = self._edges_of(self.batches) * sequences
+            share_lengths = self._edges_of(self.batches)
+            self._lengths = share_lengths * sequences
             self.begins = self._share_begins * sequences
         else:
             # The lengths differ by at most one.
             starts = []
             for sequence in range(sequences + 1):
-                starts.append(sequence * rows // sequences)
-            self._lengths = [end - start for start, end in pairwise(starts)]
-            self.begins = [epoch * length for length in self._lengths]
+                start = sequence * rows // sequences
+                starts.append(start)
+            self._lengths = []
+            self.begins = []
+            for start, end in pairwise(starts):
+                length = end - start
+                self._lengths.append(length)
+                self.begins.append(epoch * length)
 
     @property
     def sequences(self) -> list[tuple[int, int]]:
@@ -210,8 +228,9 @@ class Partition:
         """The position of a sequence at which a global batch begins."""
         # Each canonical node has a sequence for each share, so the remainder is the share. The last
         # batch may not be full.
-        edge = self._edges_of(batch)[sequence % self._shares]
-        return min(edge, self._lengths[sequence])
+        edges = self._edges_of(batch)
+        share = sequence % self._shares
+        return min(edges[share], self._lengths[sequence])
 
     def spans(self, number: int, node: int | None = None) -> list[Span]:
         """The stretches of global batch `number` that a node takes; None: the node of this rank."""
@@ -229,7 +248,8 @@ class Partition:
         num_full = self.batches - 1  # only the last batch may be smaller
         first = self.rank_rows(0).rows
         last = self.rank_rows(num_full).rows
-        return len(first) * num_full + len(last)
+        rows_of_full = len(first) * num_full
+        return rows_of_full + len(last)
 
     def rank_rows(self, number: int) -> RankRows:
         """This rank's rows of global batch `number`, 0 <= number < batches."""
@@ -239,8 +259,10 @@ class Partition:
             # The last batch is not full: all ranks have as many rows as the longest one.
             lengths = []
             for node in range(self._nodes):
-                lengths.append(_length(self.spans(number, node)))
-            size = -(-max(lengths) // self._ranks_per_node)  # rounded up
+                spans_of_node = self.spans(number, node)
+                lengths.append(_length(spans_of_node))
+            longest = max(lengths)
+            size = -(-longest // self._ranks_per_node)  # rounded up
 
         # (size,) the rank's rows among those of its node.
         rows = np.arange(size, dtype=np.int64)
@@ -251,7 +273,8 @@ class Partition:
         if self._is_mixed:
             # The rows of a share are neighbours in the batch. Sorted by draws, they are mixed.
             # A draw is named by its batch, and by its row in the low 40 bits.
-            draws = bits(self._key, rows + (number << 40))
+            names = rows + (number << 40)
+            draws = bits(self._key, names)
             mixed_order = np.argsort(draws, kind="stable")
             rows = rows[mixed_order]
 
@@ -261,24 +284,30 @@ class Partition:
             # Other nodes still have a sample and this one has none: it repeats its last one.
             sequence, length = self.sequences[0]
             last = Span(sequence, length - 1, length)
+            row_of_last = np.zeros_like(rows)
             is_valid = np.zeros(size, dtype=np.bool_)
-            return RankRows([last], np.zeros_like(rows), is_valid)
-        return RankRows(spans, rows % available, rows < available)
+            return RankRows([last], row_of_last, is_valid)
+        wrapped_rows = rows % available
+        is_valid = rows < available
+        return RankRows(spans, wrapped_rows, is_valid)
 
     def batches_of(self, sequence: int, positions: Int64s) -> Int64s:
         """(n,) the global batch of each position of a sequence."""
         if not self._is_mixed:
-            rows_per_batch = self._edges_of(1)[0]
+            (rows_per_batch,) = self._edges_of(1)
             return positions // rows_per_batch
         # The batches of the least and of the greatest position, without the edges of all batches:
         # an epoch may have many.
         edge = partial(self.edge, sequence)
         next_batches = range(1, self.batches)
-        low = bisect_right(next_batches, int(positions.min()), key=edge)
-        high = bisect_right(next_batches, int(positions.max()), key=edge)
+        least = int(positions.min())
+        greatest = int(positions.max())
+        low = bisect_right(next_batches, least, key=edge)
+        high = bisect_right(next_batches, greatest, key=edge)
         # Where the batches low to high begin, and the end of the last one.
         edges = [edge(batch) for batch in range(low, high + 2)]
-        return low + np.searchsorted(edges, positions, side="right") - 1
+        edges_up_to = np.searchsorted(edges, positions, side="right")
+        return low + edges_up_to - 1
 
     def is_mine(self, sequence: int, positions: Int64s) -> Bools:
         """(n,) which positions are this rank's.
@@ -295,7 +324,8 @@ class Partition:
             owners = rows // self._batch_size
         is_owned: Bools = owners == self._local_rank
         is_last = batches >= self._full_batches
-        if self.batches > self._full_batches:
+        is_last_filled_up = self.batches > self._full_batches
+        if is_last_filled_up:
             return is_owned | is_last
         return is_owned & ~is_last
 
@@ -305,16 +335,21 @@ class Partition:
         """(n,) the row of each position among its node's rows of the batch."""
         if not self._is_mixed:
             # All batches are alike, so this needs no loop over batches, which may be many.
-            rows_per_sequence = self._edges_of(1)[0]
+            (rows_per_sequence,) = self._edges_of(1)
             first_sequence = self._node * self._sequences_per_node
-            rows_before = (sequence - first_sequence) * rows_per_sequence
-            return rows_before + positions % rows_per_sequence
+            sequences_before = sequence - first_sequence
+            rows_before = sequences_before * rows_per_sequence
+            row_in_sequence = positions % rows_per_sequence
+            return rows_before + row_in_sequence
 
         # (d,) the different batches, and (n,) which of them each position is in.
         different, index_of_batch = np.unique(batches, return_inverse=True)
-        begins = [self._row_zero(sequence, batch) for batch in different.tolist()]
+        begins = []
+        for batch in different.tolist():
+            begins.append(self._row_zero(sequence, batch))
         begin_of_batch = np.array(begins, dtype=np.int64)
-        return positions - begin_of_batch[index_of_batch]
+        begin_of_position = begin_of_batch[index_of_batch]
+        return positions - begin_of_position
 
     def _row_zero(self, sequence: int, batch: int) -> int:
         """The position of a sequence that would be row 0 of its node's rows of a batch.
@@ -325,16 +360,19 @@ class Partition:
         for span in self.spans(batch):
             if span.sequence < sequence:
                 spans_before.append(span)
-        return self.edge(sequence, batch) - _length(spans_before)
+        rows_before = _length(spans_before)
+        return self.edge(sequence, batch) - rows_before
 
     def _sequences_of(self, node: int) -> range:
         first = node * self._sequences_per_node
-        return range(first, first + self._sequences_per_node)
+        end = first + self._sequences_per_node
+        return range(first, end)
 
     @cache_recent(_EDGES_KEPT)
     def _edges_of(self, batch: int) -> list[int]:
         """The position at which a batch begins in a sequence of each share."""
-        ends = self._mixed_rows.before(self._first_batch + batch)
+        number = self._first_batch + batch  # through all epochs
+        ends = self._mixed_rows.before(number)
         begins_and_ends = zip(self._share_begins, ends, strict=True)
         return [end - begin for begin, end in begins_and_ends]
 
