@@ -62,15 +62,18 @@ class Grouping:
 
         `num_sizes`: how many sizes batches can have, if they are listed; else 1.
         """
-        batches_per_window = CHUNKS_PER_WINDOW * chunk // global_batch_size
-        wanted = max(_MIN_WINDOW_BATCHES * num_sizes, batches_per_window)
+        window_samples = CHUNKS_PER_WINDOW * chunk
+        batches_per_window = window_samples // global_batch_size
+        least = _MIN_WINDOW_BATCHES * num_sizes
+        wanted = max(least, batches_per_window)
         most = _MAX_WINDOW_SAMPLES // global_batch_size
         return max(1, min(wanted, most))
 
     def size(self, batch: int) -> Size:
         """(height, width) of a batch."""
         window, batch_in_window = divmod(batch, self.batches)
-        return self._window(window).sizes[batch_in_window]
+        sizes = self._window(window).sizes
+        return sizes[batch_in_window]
 
     def positions(
         self, sequence: int, batch: int, start: int, stop: int
@@ -81,12 +84,16 @@ class Grouping:
             The first position of the batch's window, and (stop - start,) positions counted from it.
         """
         # A node that has no sample left for this batch repeats its last one, of the batch before.
-        if self.partition.edge(sequence, batch) > start:
+        batch_begin = self.partition.edge(sequence, batch)
+        if batch_begin > start:
             batch -= 1
         window = batch // self.batches
-        begin = self.partition.edge(sequence, window * self.batches)
+        first_batch = window * self.batches
+        begin = self.partition.edge(sequence, first_batch)
         positions = self._window(window).positions[sequence]
-        return begin, positions[start - begin : stop - begin]
+        first_place = start - begin
+        end_place = stop - begin
+        return begin, positions[first_place:end_place]
 
     def grouped(self, sequence: int, positions: Int64s) -> Int64s:
         """The inverse: the places of the samples at these positions after they were dealt out.
@@ -99,16 +106,20 @@ class Grouping:
         if not is_in_batch.any():
             return places
         windows = np.full(len(positions), -1, dtype=np.int64)
-        batches = self.partition.batches_of(sequence, positions[is_in_batch])
-        windows[is_in_batch] = batches // self.batches
-        for window in np.unique(windows[is_in_batch]).tolist():
-            begin = self.partition.edge(sequence, window * self.batches)
+        positions_in_batches = positions[is_in_batch]
+        batches = self.partition.batches_of(sequence, positions_in_batches)
+        windows_of_batches = batches // self.batches
+        windows[is_in_batch] = windows_of_batches
+        for window in np.unique(windows_of_batches).tolist():
+            first_batch = window * self.batches
+            begin = self.partition.edge(sequence, first_batch)
             in_window = windows == window
             position_of_place = self._window(window).positions[sequence]
             # argsort inverts a permutation.
             place_of_position = np.argsort(position_of_place)
             positions_in_window = positions[in_window] - begin
-            places[in_window] = begin + place_of_position[positions_in_window]
+            places_in_window = place_of_position[positions_in_window]
+            places[in_window] = begin + places_in_window
         return places
 
     def due(self, sequence: int, batch: int, *, is_first: bool) -> tuple[int, int]:
@@ -117,19 +128,25 @@ class Grouping:
         `is_first`: it is the first batch of an iteration, which needs its own window as well. Any
         batch of a window may need any of the window's samples.
         """
-        window_batch = batch // self.batches * self.batches
-        start_batch = window_batch if is_first else batch + self.batches
-        stop_batch = batch + self.batches + 1
-        last = self.partition.batches
-        start = self.partition.edge(sequence, min(start_batch, last))
-        stop = self.partition.edge(sequence, min(stop_batch, last))
+        start_batch = batch + self.batches
+        stop_batch = start_batch + 1
+        if is_first:
+            window = batch // self.batches
+            start_batch = window * self.batches
+        # No window follows the last one.
+        end_batch = self.partition.batches
+        start_batch = min(start_batch, end_batch)
+        stop_batch = min(stop_batch, end_batch)
+        start = self.partition.edge(sequence, start_batch)
+        stop = self.partition.edge(sequence, stop_batch)
         return start, stop
 
     @cache_recent(_WINDOWS_KEPT)
     def _window(self, window: int) -> _Window:
         """Deals out the samples of a window; see Note [grouped batches]."""
         first = window * self.batches
-        end = min(first + self.batches, self.partition.batches)
+        next_first = first + self.batches
+        end = min(next_first, self.partition.batches)
         count = end - first
         # (count,) which stretch of the sorted samples each batch gets, and the inverse.
         stretch_of_batch = np.arange(count)
@@ -140,7 +157,9 @@ class Grouping:
         batch_of_stretch = np.argsort(stretch_of_batch)
 
         # For each batch the row sizes, (n, 2), of its images in all sequences.
-        row_sizes: list[list[Int64s]] = [[] for _ in range(count)]
+        row_sizes: list[list[Int64s]] = []
+        for _ in range(count):
+            row_sizes.append([])
         positions = {}
         for sequence, _ in self.partition.sequences:
             # (count + 1,) the positions at which the batches begin, and the end of the last one.
@@ -148,21 +167,26 @@ class Grouping:
             for batch in range(first, end + 1):
                 edges.append(self.partition.edge(sequence, batch))
             # (samples of the window, 2) their sizes, and (samples,) their order by shape.
-            pictures = self.pictures(sequence, edges[0], edges[-1])
+            begin = edges[0]
+            window_end = edges[-1]
+            pictures = self.pictures(sequence, begin, window_end)
             sizes = self.buckets.row_sizes(pictures)
             by_shape = self.buckets.sort_by_shape(pictures, sizes)
             # Batches may differ in length by one sample, so each stretch is as long as its batch.
             batch_lengths = np.diff(edges)
             stretch_lengths = batch_lengths[batch_of_stretch]
             stretch_ends = np.cumsum(stretch_lengths)
-            stretches = np.split(by_shape, stretch_ends[:-1])
+            cuts = stretch_ends[:-1]
+            stretches = np.split(by_shape, cuts)
             dealt = [stretches[stretch] for stretch in stretch_of_batch]
             for batch, rows in enumerate(dealt):
-                row_sizes[batch].append(sizes[rows])
+                sizes_of_rows = sizes[rows]
+                row_sizes[batch].append(sizes_of_rows)
             positions[sequence] = np.concatenate(dealt)
         batch_sizes = []
         for parts in row_sizes:
-            batch_sizes.append(self.buckets.shape(np.concatenate(parts)))
+            row_sizes_of_batch = np.concatenate(parts)
+            batch_sizes.append(self.buckets.shape(row_sizes_of_batch))
         return _Window(batch_sizes, positions)
 
 
@@ -191,13 +215,17 @@ class GroupedBatches:
             begin, chosen = self.grouping.positions(sequence, batch, start, stop)
             # Up to the last position that is needed; most of the window, as a rule.
             last = int(chosen.max(initial=-1))
+            end = begin + last + 1
             order = self.epoch_rows.orders[sequence]
-            rows = order.take(begin, begin + last + 1)
+            rows = order.take(begin, end)
             row_names = self.epoch_rows.names(sequence, rows)
             ids.append(rows.ids[chosen])
             names.append(row_names[chosen])
-        rank_ids = np.concatenate(ids)[rank_rows.rows]
-        rank_names = np.concatenate(names)[rank_rows.rows]
+        # The node's rows, and then those of the rank.
+        node_ids = np.concatenate(ids)
+        node_names = np.concatenate(names)
+        rank_ids = node_ids[rank_rows.rows]
+        rank_names = node_names[rank_rows.rows]
         return BatchRows(rank_ids, rank_rows.valid, rank_names)
 
     def spans_ahead(self, batch: int, *, is_first: bool) -> list[Span]:
