@@ -72,27 +72,33 @@ class BudgetBatches:
     def count_samples(self) -> int:
         count = 0
         for batch in range(len(self)):
-            window, start, stop = self._find(
-                self._number_of_all(batch, self.ranks.rank)
-            )
+            number = self._number_of_all(batch, self.ranks.rank)
+            window, start, stop = self._find(number)
             edges = self._window(window).edges
-            count += int(edges[stop] - edges[start])
+            batch_samples = edges[stop] - edges[start]
+            count += int(batch_samples)
         return count
 
     def rows(self, batch: int) -> BatchRows:
         number = self._number_of_all(batch, self.ranks.rank)
         window, start, stop = self._find(number)
         dealt = self._window(window)
-        places = dealt.places[dealt.edges[start] : dealt.edges[stop]]
+        first_sample = dealt.edges[start]
+        end_sample = dealt.edges[stop]
+        places = dealt.places[first_sample:end_sample]
         rows = self.windows.window(window)
         # Batches behind the last one repeat others, to give all ranks equally many.
-        valid = np.full(len(places), number < self._count_of_all)
-        return BatchRows(rows.ids[places], valid, rows.names[places])
+        is_valid = number < self._count_of_all
+        valid = np.full(len(places), is_valid)
+        ids = rows.ids[places]
+        names = rows.names[places]
+        return BatchRows(ids, valid, names)
 
     def size(self, batch: int) -> Size:
         number = self._number_of_all(batch, self.ranks.rank)
         window, in_window, _ = self._find(number)
-        return self._window(window).sizes[in_window]
+        sizes = self._window(window).sizes
+        return sizes[in_window]
 
     def spans_ahead(self, batch: int, *, is_first: bool) -> list[Span]:
         """The spans of the next window, of which no batch has asked; of the batch's own ones, too,
@@ -100,16 +106,22 @@ class BudgetBatches:
         """
         last_window = self._last_window(batch)
         first_window = last_window + 1
+        end_window = last_window + 2
         if is_first:
-            first_window, _, _ = self._find(self._number_of_all(batch, 0))
+            number_of_rank_0 = self._number_of_all(batch, 0)
+            first_window, _, _ = self._find(number_of_rank_0)
         elif batch > 0:
-            first_window = self._last_window(batch - 1) + 2
+            # The batch before has asked for all up to the window behind its own.
+            last_window_before = self._last_window(batch - 1)
+            first_window = last_window_before + 2
+        # The batches of this partition are the windows.
         partition = self.windows.partition
-        end = partition.batches
+        first_window = min(first_window, partition.batches)
+        end_window = min(end_window, partition.batches)
         spans = []
         for sequence, _ in partition.sequences:
-            start = partition.edge(sequence, min(first_window, end))
-            stop = partition.edge(sequence, min(last_window + 2, end))
+            start = partition.edge(sequence, first_window)
+            stop = partition.edge(sequence, end_window)
             spans.append(Span(sequence, start, stop))
         return spans
 
@@ -120,7 +132,8 @@ class BudgetBatches:
         windows = self.windows.partition.batches_of(sequence, positions)
         for window in np.unique(windows).tolist():
             in_window = windows == window
-            numbers = self._numbers_at(window, sequence, positions[in_window])
+            positions_in_window = positions[in_window]
+            numbers = self._numbers_at(window, sequence, positions_in_window)
             is_mine[in_window] = self._has(numbers)
         return is_mine
 
@@ -128,9 +141,12 @@ class BudgetBatches:
         """(n,) the batch of all ranks that has each position of a sequence, in a window."""
         dealt = self._window(window)
         place_count = len(dealt.places)
-        numbers = self._first_batches[window] + np.arange(len(dealt.sizes))
+        # (batches of the window,) their numbers among those of all ranks, and their samples.
+        numbers_in_window = np.arange(len(dealt.sizes))
+        numbers = self._first_batches[window] + numbers_in_window
+        sample_counts = np.diff(dealt.edges)
         number_of_place = np.empty(place_count, dtype=np.int64)
-        number_of_place[dealt.places] = np.repeat(numbers, np.diff(dealt.edges))
+        number_of_place[dealt.places] = np.repeat(numbers, sample_counts)
 
         # A place is a row of the window; rows are positions of its spans, one span after the other.
         rank_rows = self.windows.partition.rank_rows(window)
@@ -141,7 +157,8 @@ class BudgetBatches:
         for span in rank_rows.spans:
             if span.sequence == sequence:
                 rows = first_row + positions - span.start
-                return number_of_place[place_of_row[rows]]
+                places = place_of_row[rows]
+                return number_of_place[places]
             first_row += span.stop - span.start
         raise AssertionError(f"window {window} has nothing of sequence {sequence}")
 
@@ -149,11 +166,15 @@ class BudgetBatches:
         """(n,) which batches of all ranks this rank gets."""
         rank = self.ranks.rank
         world_size = self.ranks.world_size
-        is_planned = numbers < len(self) * world_size
-        has = is_planned & (numbers % world_size == rank)
+        planned_count = len(self) * world_size
+        is_planned = numbers < planned_count
+        is_of_rank = numbers % world_size == rank
+        has = is_planned & is_of_rank
         # The last batch may be a repeated one.
-        last = self._number_of_all(len(self) - 1, rank)
-        return np.asarray(has | (numbers == last % self._count_of_all))
+        last_batch = len(self) - 1
+        last = self._number_of_all(last_batch, rank)
+        is_last = numbers == last % self._count_of_all
+        return np.asarray(has | is_last)
 
     def _number_of_all(self, batch: int, rank: int) -> int:
         """The number of a rank's batch among those of all ranks; behind the last one, of none."""
@@ -165,14 +186,19 @@ class BudgetBatches:
         Behind the last batch they begin again.
         """
         number %= self._count_of_all
-        window = int(np.searchsorted(self._first_batches, number, side="right")) - 1
-        in_window = number - int(self._first_batches[window])
+        windows_up_to = np.searchsorted(self._first_batches, number, side="right")
+        window = int(windows_up_to) - 1
+        first_batch = int(self._first_batches[window])
+        in_window = number - first_batch
         return window, in_window, in_window + 1
 
     def _last_window(self, batch: int) -> int:
         """The last window that any rank needs for a batch."""
-        last = self._number_of_all(batch, self.ranks.world_size - 1)
-        window, _, _ = self._find(min(last, self._count_of_all - 1))
+        last_rank = self.ranks.world_size - 1
+        number = self._number_of_all(batch, last_rank)
+        # Behind the last batch others are repeated.
+        number = min(number, self._count_of_all - 1)
+        window, _, _ = self._find(number)
         return window
 
     @cache_recent(_WINDOWS_KEPT)
@@ -182,7 +208,8 @@ class BudgetBatches:
         # (count,) the batches in the order in which they come.
         order = np.arange(count)
         if self.key is not None:
-            draws = bits(self.key, self._first_batches[window] + order)
+            numbers = self._first_batches[window] + order
+            draws = bits(self.key, numbers)
             order = np.argsort(draws, kind="stable")
         # argsort inverts a permutation.
         place_of_batch = np.argsort(order)
@@ -198,5 +225,6 @@ def count_batches(windows: int, deal: Callable[[int], Dealt]) -> Int64s:
     """(windows,) how many batches each window has."""
     counts = np.empty(windows, dtype=np.int64)
     for window in range(windows):
-        counts[window] = len(deal(window).sizes)
+        dealt = deal(window)
+        counts[window] = len(dealt.sizes)
     return counts
