@@ -53,15 +53,18 @@ class SpreadDraws(Pick):
 
     def __init__(self, weights: Float64s) -> None:
         self._ends = np.cumsum(weights)
-        self._last = int(np.flatnonzero(weights)[-1])
+        drawable = np.flatnonzero(weights)
+        self._last = int(drawable[-1])
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
         stream = key(seed, epoch, Stream.DRAW)
-        weight_per_draw = self._ends[-1] / count
+        total_weight = self._ends[-1]
+        weight_per_draw = total_weight / count
 
         def draw(places: Int64s) -> Int64s:
             # A random point in the part of each draw, and the sample whose weight covers it.
-            places_and_draws = places + uniform(stream, places)
+            draws = uniform(stream, places)
+            places_and_draws = places + draws
             points = places_and_draws * weight_per_draw
             samples = np.searchsorted(self._ends, points, side="right")
             # Rounding may move a point to the end of all weights.
@@ -91,8 +94,10 @@ class WeightedDrawsWithoutReplacement(Pick):
         draw_key = key(seed, epoch, Stream.DRAW)
         draws = uniform(draw_key, self._drawable)
         # -log(1 - u) of a uniform u is exponentially distributed with rate 1.
-        times = -np.log1p(-draws) / self._weights
-        smallest = np.argpartition(times, count - 1)[:count]
+        times = -np.log1p(-draws)
+        times /= self._weights
+        by_time = np.argpartition(times, count - 1)
+        smallest = by_time[:count]
         drawn = np.sort(self._drawable[smallest])
         return drawn.__getitem__
 
@@ -122,14 +127,18 @@ class RejectionDraws(Pick):
             first_try = 0
             while len(todo):
                 # All arrays are (draws without a sample, tries).
-                try_numbers = np.arange(first_try, first_try + tries_at_once)
-                names = places[todo, None] + _TRY * try_numbers
+                end_try = first_try + tries_at_once
+                try_numbers = np.arange(first_try, end_try)
+                places_todo = places[todo, None]
+                names = places_todo + _TRY * try_numbers
                 hashes = bits(sample_key, names)
-                samples = (hashes % sample_count).astype(np.int64)
+                unsigned_samples = hashes % sample_count
+                samples = unsigned_samples.astype(np.int64)
                 weights = self.weights_of(samples.ravel())
                 weights = weights.reshape(names.shape)
                 luck_draws = uniform(luck_key, names)
-                is_accepted = luck_draws * self.most < weights
+                least_weights = luck_draws * self.most
+                is_accepted = least_weights < weights
 
                 # The first try that is accepted counts.
                 is_done = is_accepted.any(axis=1)
@@ -154,7 +163,8 @@ class Listed(Pick):
 
         def all_differ(epoch: int) -> bool:
             numbers = kept_numbers_of(epoch)
-            return len(np.unique(numbers)) == len(numbers)
+            distinct_numbers = np.unique(numbers)
+            return len(distinct_numbers) == len(numbers)
 
         self._numbers_of = numbers_of
         self._kept_numbers_of = kept_numbers_of
@@ -192,8 +202,10 @@ class PartsOfImages(Pick):
 
     def __init__(self, counts: NDArray[np.int32]) -> None:
         # (n + 1,) the places at which the parts of each image begin, and the end of the last one.
-        self._edges = np.zeros(len(counts) + 1, dtype=np.int64)
-        np.cumsum(counts, out=self._edges[1:])
+        num_edges = len(counts) + 1
+        self._edges = np.zeros(num_edges, dtype=np.int64)
+        ends = self._edges[1:]
+        np.cumsum(counts, out=ends)
 
     def rows(self, epoch: int) -> int:
         return int(self._edges[-1])
@@ -202,7 +214,8 @@ class PartsOfImages(Pick):
         return self._images_of
 
     def _images_of(self, places: Int64s) -> Int64s:
-        return np.searchsorted(self._edges, places, side="right") - 1
+        edges_up_to = np.searchsorted(self._edges, places, side="right")
+        return edges_up_to - 1
 
     def numbers(self, places: Int64s) -> Int64s:
         """(n, 2) the number of the part at each place, counted in its image, and how many the image
@@ -210,8 +223,10 @@ class PartsOfImages(Pick):
         """
         images = self._images_of(places)
         begins = self._edges[images]
-        counts = self._edges[images + 1] - begins
-        return np.stack([places - begins, counts], axis=1)
+        ends = self._edges[images + 1]
+        counts = ends - begins
+        numbers_in_image = places - begins
+        return np.stack([numbers_in_image, counts], axis=1)
 
 
 class ByClass(Pick):
@@ -226,7 +241,8 @@ class ByClass(Pick):
     """
 
     def __init__(self, labels: Int64s, classes: int, samples: int) -> None:
-        labelled = np.flatnonzero(labels >= 0)
+        is_labelled = labels >= 0
+        labelled = np.flatnonzero(is_labelled)
         by_class = np.argsort(labels[labelled], kind="stable")
         # Places in the share, class by class.
         self._members = labelled[by_class]
@@ -259,13 +275,15 @@ class ByClass(Pick):
             order_keys = bits(class_key, rounds)
             classes = permute(place_in_order, class_count, order_keys)
             # How often the class was used before this turn.
-            uses = rounds * uses_per_round + use_in_round
+            uses_before_round = rounds * uses_per_round
+            uses = uses_before_round + use_in_round
 
             # The members of a class are permuted anew after the least number of uses that ends with
             # its last member.
             sizes = self._counts[classes]
             cycle_lengths = np.lcm(sizes, samples_per_class)
-            member_draws = uses * samples_per_class + place_in_turn
+            draws_before_turn = uses * samples_per_class
+            member_draws = draws_before_turn + place_in_turn
             cycles, place_in_cycle = np.divmod(member_draws, cycle_lengths)
             cycle_numbers = classes + cycles * class_count
             member_keys = bits(member_key, cycle_numbers)
