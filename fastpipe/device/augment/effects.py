@@ -36,12 +36,14 @@ def grey(images: Tensor, weights: Weights = _GREY_WEIGHTS) -> Tensor:
 
 def grayscale(images: Tensor, weights: Weights = _GREY_WEIGHTS) -> Tensor:
     """Grey, in as many channels as before."""
-    return images.copy_(grey(images, weights))
+    luma = grey(images, weights)
+    return images.copy_(luma)
 
 
 def brightness(images: Tensor, factors: Tensor) -> Tensor:
     """0: black, 1: as it is."""
-    return images.mul_(per_image(factors)).clamp_(0, 1)
+    images.mul_(per_image(factors))
+    return images.clamp_(0, 1)
 
 
 def contrast(
@@ -49,8 +51,10 @@ def contrast(
 ) -> Tensor:
     """0: the image's mean grey, 1: as it is."""
     # factor * image + (1 - factor) * mean, with a mean (n, 1, 1, 1).
-    mean = grey(images.mean((2, 3), keepdim=True), weights)
-    mean.mul_(per_image(1 - factors))
+    mean_colours = images.mean((2, 3), keepdim=True)
+    mean = grey(mean_colours, weights)
+    shares_of_mean = 1 - factors
+    mean.mul_(per_image(shares_of_mean))
     images.mul_(per_image(factors))
     images.add_(mean)
     return images.clamp_(0, 1)
@@ -62,7 +66,8 @@ def saturation(
     """0: grey, 1: as it is."""
     if images.shape[1] == 1:
         return images
-    torch.lerp(grey(images, weights), images, per_image(factors), out=images)
+    luma = grey(images, weights)
+    torch.lerp(luma, images, per_image(factors), out=images)
     return images.clamp_(0, 1)
 
 
@@ -87,18 +92,28 @@ def hue(images: Tensor, turns: Tensor) -> Tensor:
     least = torch.minimum(least_of_two, blue)
     span = most.sub_(least)  # in place: `most` is not needed any more
     position = _hue_position(red, green, blue, span)
-    sixths = turns[:, None, None] * 6
+    turns_of_images = turns[:, None, None]
+    sixths = turns_of_images * 6
     position.add_(sixths)
     rounds = torch.floor(position / 6)
-    position.sub_(rounds.mul_(6))  # from 0 to 6 again
+    sixths_of_rounds = rounds.mul_(6)
+    position.sub_(sixths_of_rounds)  # from 0 to 6 again
 
     # Each channel is sign * |position - middle| + offset of the span above the least one, between 0
     # and 1. Middle, sign and offset of red, green and blue:
-    ramps = ((3, 1, -1), (2, -1, 2), (4, -1, 2))
+    ramps = (
+        (3, 1, -1),  # red
+        (2, -1, 2),  # green
+        (4, -1, 2),  # blue
+    )
     for channel, (middle, sign, offset) in enumerate(ramps):
-        ramp = position.sub(middle).abs_()
-        ramp.mul_(sign).add_(offset).clamp_(0, 1)
-        torch.addcmul(least, span, ramp, out=images[:, channel])
+        ramp = position.sub(middle)
+        ramp.abs_()
+        ramp.mul_(sign)
+        ramp.add_(offset)
+        ramp.clamp_(0, 1)
+        plane = images[:, channel]
+        torch.addcmul(least, span, ramp, out=plane)
     return images
 
 
@@ -109,20 +124,30 @@ def _hue_position(red: Tensor, green: Tensor, blue: Tensor, span: Tensor) -> Ten
     no position, and gets any.
     """
     divisor = span.clamp_min(1e-12)
-    if_green_is_most = blue.sub(red).div_(divisor).add_(2)
-    if_blue_is_most = red.sub(green).div_(divisor).add_(4)
-    position = torch.where(green >= blue, if_green_is_most, if_blue_is_most)
-    if_red_is_most = green.sub(blue).div_(divisor)
-    is_red_most = (red >= green) & (red >= blue)
+    if_green_is_most = blue.sub(red)
+    if_green_is_most.div_(divisor)
+    if_green_is_most.add_(2)
+    if_blue_is_most = red.sub(green)
+    if_blue_is_most.div_(divisor)
+    if_blue_is_most.add_(4)
+    is_green_above_blue = green >= blue
+    position = torch.where(is_green_above_blue, if_green_is_most, if_blue_is_most)
+    if_red_is_most = green.sub(blue)
+    if_red_is_most.div_(divisor)
+    is_red_above_green = red >= green
+    is_red_above_blue = red >= blue
+    is_red_most = is_red_above_green & is_red_above_blue
     return torch.where(is_red_most, if_red_is_most, position)
 
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
     """Leaves as many tones as so many bits can tell apart."""
-    levels = per_image(torch.exp2(bits))
+    level_counts = torch.exp2(bits)
+    levels = per_image(level_counts)
     # floor(1.0 * levels) would be one tone too many.
     images.clamp_max_(_BELOW_1)
-    images.mul_(levels).floor_()
+    images.mul_(levels)
+    images.floor_()
     return images.div_(levels)
 
 
@@ -131,7 +156,8 @@ def solarize(images: Tensor, thresholds: Tensor) -> Tensor:
     # 1 from the threshold up, else 0, as float32.
     above = torch.empty_like(images)
     torch.ge(images, per_image(thresholds), out=above)
-    return images.sub_(above).abs_()  # exactly x or 1 - x
+    images.sub_(above)
+    return images.abs_()  # exactly x or 1 - x
 
 
 def sharpness(images: Tensor, factors: Tensor) -> Tensor:
@@ -145,7 +171,8 @@ def sharpness(images: Tensor, factors: Tensor) -> Tensor:
     # 4 times the middle.
     if not pixels.on_cpu(images.device):
         # lerp with the mean of all nine, whose share of a blurred pixel is 9 / 13.
-        share = torch.rsub(factors, 9 / 13, alpha=9 / 13)
+        share_of_means = 9 / 13
+        share = torch.rsub(factors, share_of_means, alpha=share_of_means)
         means = functional.avg_pool2d(images, kernel_size=3, stride=1)
         inner.lerp_(means, per_image(share))
         return images.clamp_(0, 1)
@@ -153,14 +180,20 @@ def sharpness(images: Tensor, factors: Tensor) -> Tensor:
     # by four additions.
     upper_rows = images[:, :, :-2]
     middle_rows = images[:, :, 1:-1]
+    lower_rows = images[:, :, 2:]
     column_sums = upper_rows + middle_rows
-    column_sums += images[:, :, 2:]
-    blurred = column_sums[..., :-2] + column_sums[..., 1:-1]
-    blurred += column_sums[..., 2:]
-    blurred.add_(inner, alpha=4).div_(13)
+    column_sums += lower_rows
+    left_sums = column_sums[..., :-2]
+    middle_sums = column_sums[..., 1:-1]
+    right_sums = column_sums[..., 2:]
+    blurred = left_sums + middle_sums
+    blurred += right_sums
+    blurred.add_(inner, alpha=4)
+    blurred.div_(13)
     # inner + (1 - factor) * (blurred - inner), in the memory of both.
     difference = blurred.sub_(inner)
-    difference.mul_(1 - per_image(factors))
+    shares_of_blurred = 1 - per_image(factors)
+    difference.mul_(shares_of_blurred)
     inner.add_(difference)
     return images.clamp_(0, 1)
 
@@ -174,7 +207,8 @@ def autocontrast(images: Tensor) -> Tensor:
     is_flat = span == 0
     least.masked_fill_(is_flat, 0)
     span.masked_fill_(is_flat, 1)
-    return images.sub_(least).div_(span)
+    images.sub_(least)
+    return images.div_(span)
 
 
 def equalize(images: Tensor) -> Tensor:
@@ -185,13 +219,15 @@ def equalize(images: Tensor) -> Tensor:
     count, channels, height, width = images.shape
     area = height * width
     # 256 - 0.001, so that 1.0 becomes tone 255.
-    tones = images.mul_(256 - 1e-3).to(torch.int64)
+    images.mul_(256 - 1e-3)
+    tones = images.to(torch.int64)
     tones = tones.view(count, channels, area)
     histogram = count_tones(tones)
     table, step = equalizing_table(histogram, area)
     # A step of 0 would divide by 0: Pillow leaves such a channel as it is.
     identity = torch.arange(256, device=images.device)
-    table = torch.where(step > 0, table, identity)
+    has_step = step > 0
+    table = torch.where(has_step, table, identity)
     shares = table.mul(1 / 255)
     equalized = shares.gather(2, tones)
     return equalized.view_as(images)
@@ -211,13 +247,16 @@ def equalizing_table(histogram: Tensor, area: int) -> tuple[Tensor, Tensor]:
     cumulative = histogram.cumsum(2)
     # Pillow does not count the last tone that occurs. From this tone on the sum is `area`, which
     # the modulo makes 0.
-    counted = (cumulative % area).amax(2, keepdim=True)
+    cumulative_or_0 = cumulative % area
+    counted = cumulative_or_0.amax(2, keepdim=True)
     step = counted // 255
 
     # (pixels below + step / 2) / step, rounded down.
+    half_step = step // 2
+    divisor = step.clamp_min(1)
     table = cumulative.sub_(histogram)
-    table.add_(step // 2)
-    table.div_(step.clamp_min(1), rounding_mode="floor")
+    table.add_(half_step)
+    table.div_(divisor, rounding_mode="floor")
     table.clamp_max_(255)
     return table, step
 
@@ -234,8 +273,9 @@ def count_tones(tones: Tensor) -> Tensor:
         lanes = _LANES
         while area % lanes:
             lanes //= 2
+        pixels_per_lane = area // lanes
         shape = (*shape, lanes)
-        tones = tones.view(count, channels, area // lanes, lanes)
+        tones = tones.view(count, channels, pixels_per_lane, lanes)
     # A view of one number in place of an array of ones.
     one = torch.ones((), dtype=torch.int32, device=tones.device)
     ones = one.expand_as(tones)
@@ -257,13 +297,17 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
     x = _from_middle(width, images.device)
     y = _from_middle(height, images.device)
     # (n, x and y, 1) each: the matrix's columns a d, b e and c f.
-    slope_x, slope_y, offset = matrices.view(-1, 2, 3, 1).unbind(2)
+    rows_and_columns = matrices.view(-1, 2, 3, 1)
+    slope_x, slope_y, offset = rows_and_columns.unbind(2)
     # (n, x and y, width) and (n, x and y, height): the two terms of each coordinate.
     along_rows = slope_x * x
     along_columns = torch.addcmul(offset, slope_y, y)
-    grid = along_rows[:, :, None] + along_columns[:, :, :, None]
+    # (n, x and y, 1, width) and (n, x and y, height, 1)
+    term_of_columns = along_rows[:, :, None]
+    term_of_rows = along_columns[:, :, :, None]
+    coordinates = term_of_columns + term_of_rows
     # (n, x and y, height, width) -> (n, height, width, x and y)
-    grid = grid.permute(0, 2, 3, 1)
+    grid = coordinates.permute(0, 2, 3, 1)
     return functional.grid_sample(
         images, grid, mode="nearest", padding_mode="zeros", align_corners=False
     )
@@ -272,7 +316,8 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
 def _from_middle(length: int, device: torch.device) -> Tensor:
     """(length,) the pixels' places, counted from the middle of all."""
     first = -(length - 1) / 2
-    return torch.arange(first, length / 2, dtype=torch.float32, device=device)
+    end = length / 2
+    return torch.arange(first, end, dtype=torch.float32, device=device)
 
 
 def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int) -> Tensor:
@@ -283,18 +328,23 @@ def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int) -> Tensor:
         sigmas: (n,) in pixels.
         radius: the kernel has 2 * radius + 1 taps; smaller than both sides.
     """
-    taps = torch.arange(radius + 1, dtype=torch.float32, device=images.device)
+    num_taps = radius + 1  # of one side, with the middle
+    taps = torch.arange(num_taps, dtype=torch.float32, device=images.device)
     # (n, radius + 1), from the middle outwards: exp(-(tap / sigma)^2 / 2), divided by the sum of
     # both sides, which have the middle in common.
     deviations = taps / sigmas[:, None]
-    heights = torch.exp(-0.5 * deviations**2)
+    exponents = -0.5 * deviations**2
+    heights = torch.exp(exponents)
     middle = heights[:, :1]
     sums_of_one_side = heights.sum(1, keepdim=True)
-    sums = 2 * sums_of_one_side - middle
+    sums_of_both_sides = 2 * sums_of_one_side
+    sums = sums_of_both_sides - middle
     weights = heights / sums
     # A depthwise convolution is one kernel on a GPU, and on a CPU slower than adding shifted images
     # up.
-    blur = _by_shifts if pixels.on_cpu(images.device) else _by_convolution
+    blur = _by_convolution
+    if pixels.on_cpu(images.device):
+        blur = _by_shifts
     for dimension in (3, 2):
         images = blur(images, weights, radius, dimension)
     return images
@@ -313,7 +363,8 @@ def _by_shifts(images: Tensor, weights: Tensor, radius: int, dimension: int) -> 
     padded = _padded(images, radius, dimension)
     length = images.shape[dimension]
     # For each tap (n, 1, 1, 1).
-    weight_of_tap = weights[:, :, None, None, None].unbind(1)
+    broadcast_weights = weights[:, :, None, None, None]
+    weight_of_tap = broadcast_weights.unbind(1)
     unshifted = padded.narrow(dimension, radius, length)
     out = unshifted * weight_of_tap[0]
     pair = torch.empty_like(out)  # used again by all taps
@@ -330,7 +381,8 @@ def _by_convolution(
 ) -> Tensor:
     """Convolves all planes in one call."""
     # (n, taps): the weights from the outside to the middle, and out again.
-    before_middle = weights.flip(1)[:, :-1]
+    from_outside = weights.flip(1)
+    before_middle = from_outside[:, :-1]
     kernels = torch.cat([before_middle, weights], 1)
     # (n, 1, 1, taps) along rows, (n, 1, taps, 1) along columns.
     if dimension == 3:
@@ -351,17 +403,23 @@ def convolve(images: Tensor, kernels: Tensor, border: str) -> Tensor:
     count, channels, height, width = images.shape
     kernel_height, kernel_width = kernels.shape[2:]
     # Of an even number of pixels, one more lies after the middle, as in kornia.
-    left = (kernel_width - 1) // 2
-    top = (kernel_height - 1) // 2
-    padding = (left, kernel_width - 1 - left, top, kernel_height - 1 - top)
+    num_neighbours_in_row = kernel_width - 1
+    num_neighbours_in_column = kernel_height - 1
+    left = num_neighbours_in_row // 2
+    top = num_neighbours_in_column // 2
+    right = num_neighbours_in_row - left
+    bottom = num_neighbours_in_column - top
+    padding = (left, right, top, bottom)
     padded = functional.pad(images, padding, mode=border)
 
     num_planes = count * channels
-    planes = padded.reshape(1, num_planes, *padded.shape[2:])
+    padded_height, padded_width = padded.shape[2:]
+    planes = padded.reshape(1, num_planes, padded_height, padded_width)
     # (n, c, ...) -> (n * c, 1, ...)
-    kernels = kernels.expand(-1, channels, -1, -1)
-    kernels = kernels.reshape(num_planes, 1, kernel_height, kernel_width)
-    filtered = functional.conv2d(planes, kernels, groups=num_planes)
+    kernels_of_channels = kernels.expand(-1, channels, -1, -1)  # -1: as before
+    shape_of_kernels = (num_planes, 1, kernel_height, kernel_width)
+    kernel_of_plane = kernels_of_channels.reshape(shape_of_kernels)
+    filtered = functional.conv2d(planes, kernel_of_plane, groups=num_planes)
     return filtered.view(count, channels, height, width)
 
 
