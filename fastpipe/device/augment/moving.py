@@ -30,7 +30,12 @@ from fastpipe.plan.placed import Placed, places_in_row, swap_pairs
 
 Mover = Callable[[torch.Tensor], torch.Tensor]
 # The entries of x0, y0, x1, y1 that are x and y of each corner, around the box.
-_CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]
+_CORNERS = [
+    [0, 1],  # left top
+    [2, 1],  # right top
+    [2, 3],  # right bottom
+    [0, 3],  # left bottom
+]
 _HALF_PIXEL = np.float32(0.5)
 
 
@@ -56,24 +61,28 @@ def move_places(
         if placed.are_boxes:
             # (M, 4, 2): four corners of each box.
             corners = placed.values[:, _CORNERS]
-            vertices.append(corners - _HALF_PIXEL)
+            corners_from_centres = corners - _HALF_PIXEL
+            vertices.append(corners_from_centres)
         else:
-            vertices.append(placed.values[..., :2])
+            points = placed.values[..., :2]  # without their visibility
+            vertices.append(points)
         rows.append(placed.rows)
 
     moved_triangles, *moved = _move_all(plan.count, vertices, rows, move)
     is_mirrored = _are_mirrored(moved_triangles)
+    vertices_of_fields = vertices[1:]
+    last_size = plan.sizes[-1]
     result = {}
-    for name, before, after in zip(names, vertices[1:], moved, strict=True):
+    for name, before, after in zip(names, vertices_of_fields, moved, strict=True):
         placed = places[name]
         if placed.are_boxes:
-            values = _upright_boxes(placed.values, before, after, plan.sizes[-1])
+            values = _upright_boxes(placed.values, before, after, last_size)
         else:
             visibility = placed.values[..., 2:]
-            points = np.concatenate([after, visibility], axis=2)
+            moved_points = np.concatenate([after, visibility], axis=2)
             # Left and right points of an object change places in a mirror image.
             is_object_mirrored = is_mirrored[placed.rows]
-            values = swap_pairs(points, is_object_mirrored, placed.flip_pairs)
+            values = swap_pairs(moved_points, is_object_mirrored, placed.flip_pairs)
         result[name] = replace(placed, values=values)
     return result
 
@@ -83,7 +92,10 @@ def _triangle(size: Size) -> Float32s:
     height, width = size
     right = width - 1
     bottom = height - 1
-    corners = [[0, 0], [right, 0], [0, bottom]]
+    top_left = (0, 0)
+    top_right = (right, 0)
+    bottom_left = (0, bottom)
+    corners = [top_left, top_right, bottom_left]
     return np.array(corners, dtype=np.float32)
 
 
@@ -92,10 +104,18 @@ def _are_mirrored(triangles: Float32s) -> Bools:
 
     The cross product of two sides changes its sign in a mirror image.
     """
-    corner = triangles[:, 0]
-    right_x, right_y = (triangles[:, 1] - corner).T
-    bottom_x, bottom_y = (triangles[:, 2] - corner).T
-    return np.asarray(right_x * bottom_y < right_y * bottom_x)
+    # (n, 2) each
+    top_left = triangles[:, 0]
+    top_right = triangles[:, 1]
+    bottom_left = triangles[:, 2]
+    to_right = top_right - top_left
+    to_bottom = bottom_left - top_left
+    # (n,) each
+    right_x, right_y = to_right.T
+    bottom_x, bottom_y = to_bottom.T
+    first_product = right_x * bottom_y
+    second_product = right_y * bottom_x
+    return np.asarray(first_product < second_product)
 
 
 def _move_all(
@@ -113,18 +133,23 @@ def _move_all(
         # (M,) 0 for the first box or object of a row, 1 for the second.
         order_in_row = places_in_row(field_rows, count)
         # Each row has its first box or object first, with all its vertices.
-        first_points = point_count + order_in_row * vertex_count
-        points = first_points[:, None] + np.arange(vertex_count)
+        vertices_before = order_in_row * vertex_count
+        first_points = point_count + vertices_before
+        vertex_numbers = np.arange(vertex_count)
+        points = first_points[:, None] + vertex_numbers
         index = (field_rows[:, None], points)
         indices.append(index)
         last_in_row = int(order_in_row.max(initial=-1))
-        point_count += (last_in_row + 1) * vertex_count
+        most_in_row = last_in_row + 1
+        point_count += most_in_row * vertex_count
 
-    all_points = np.zeros((count, point_count, 2), dtype=np.float32)
+    shape = (count, point_count, 2)
+    all_points = np.zeros(shape, dtype=np.float32)
     for field_vertices, index in zip(vertices, indices, strict=True):
         all_points[index] = field_vertices
-    moved = move(torch.from_numpy(all_points)).numpy()
-    return [moved[index] for index in indices]
+    moved_tensor = move(torch.from_numpy(all_points))
+    moved_points = moved_tensor.numpy()
+    return [moved_points[index] for index in indices]
 
 
 def _upright_boxes(
@@ -138,18 +163,23 @@ def _upright_boxes(
         size: (height, width).
     """
     # (M, 2) each, x and y: the left top and the right bottom.
-    low = after.min(axis=1, initial=np.inf) + _HALF_PIXEL
-    high = after.max(axis=1, initial=-np.inf) + _HALF_PIXEL
+    left_top = boxes_xyxy[:, :2]
+    right_bottom = boxes_xyxy[:, 2:]
+    least = after.min(axis=1, initial=np.inf)
+    greatest = after.max(axis=1, initial=-np.inf)
+    low = least + _HALF_PIXEL
+    high = greatest + _HALF_PIXEL
     # Subtracting and adding half a pixel may change the last bit of a box that did not move.
-    is_unmoved = (after == before).all(axis=(1, 2))
-    low[is_unmoved] = boxes_xyxy[is_unmoved, :2]
-    high[is_unmoved] = boxes_xyxy[is_unmoved, 2:]
-    limit = np.array(size[::-1], dtype=np.float32)
+    is_same_coordinate = after == before
+    is_unmoved = is_same_coordinate.all(axis=(1, 2))
+    low[is_unmoved] = left_top[is_unmoved]
+    high[is_unmoved] = right_bottom[is_unmoved]
+    width_and_height = size[::-1]
+    limit = np.array(width_and_height, dtype=np.float32)
     low = np.clip(low, 0, limit)
     high = np.clip(high, 0, limit)
     # A box that was outside the crop has no area. No rotation may bring it back.
-    left_top = boxes_xyxy[:, :2]
-    right_bottom = boxes_xyxy[:, 2:]
-    is_gone = (left_top >= right_bottom).any(axis=1)
+    has_no_side = left_top >= right_bottom
+    is_gone = has_no_side.any(axis=1)
     high[is_gone] = low[is_gone]
     return np.concatenate([low, high], axis=1)
