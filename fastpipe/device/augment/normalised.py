@@ -79,7 +79,8 @@ class Erasing(Operation):
             A Step. Its `host` has rows, boxes, and seeds (m,) of their noise; its `arrays` have
             "rows" (m,) ascending, and "boxes" (m, 4): top, left, bottom, right, in pixels.
         """
-        is_chosen = draws.each(Stream.ERASE) < self.probability
+        erase_draws = draws.each(Stream.ERASE)
+        is_chosen = erase_draws < self.probability
         num_spared = int(self.spared * len(draws))
         is_chosen[:num_spared] = False
         # (n,) how many boxes a chosen sample gets, 1 to `most`.
@@ -97,8 +98,11 @@ class Erasing(Operation):
                 box_draws = replace(draws, seed=box_seed)
             boxes_tlbr = _erased_boxes(box_draws, size, counts)
             top, left, bottom, right = boxes_tlbr.T
-            has_area = (bottom > top) & (right > left)
-            has_box = is_chosen & (number < counts)
+            has_height = bottom > top
+            has_width = right > left
+            has_area = has_height & has_width
+            is_counted = number < counts
+            has_box = is_chosen & is_counted
             is_erased = has_box & has_area
             rows = np.flatnonzero(is_erased)
             # 63 bits, because a generator takes signed seeds.
@@ -111,10 +115,12 @@ class Erasing(Operation):
         rows = np.concatenate(row_parts)
         order = np.argsort(rows, kind="stable")
         rows = rows[order]
-        boxes_tlbr = np.concatenate(box_parts)[order]
-        seeds = np.concatenate(seed_parts)[order]
+        all_boxes = np.concatenate(box_parts)
+        boxes_tlbr = all_boxes[order]
+        seeds = np.concatenate(seed_parts)
+        seeds = seeds[order].astype(np.int64)
         arrays: dict[str, Array] = {"rows": rows, "boxes": boxes_tlbr}
-        return Step((rows, boxes_tlbr, seeds.astype(np.int64)), arrays)
+        return Step((rows, boxes_tlbr, seeds), arrays)
 
     def run(
         self, images: Tensor, first_row: int, host: tuple[Int64s, ...], tensors: Tensors
@@ -132,23 +138,28 @@ class Erasing(Operation):
             )
             return blanked.permute(0, 3, 1, 2)
         # Those boxes that belong to these images.
+        end_row = first_row + len(images)
         begin = bisect_left(rows, first_row)
-        end = bisect_left(rows, first_row + len(images))
+        end = bisect_left(rows, end_row)
         for box_index in range(begin, end):
-            image = images_nhwc[rows[box_index] - first_row]
-            box = cut_out(image, boxes_tlbr[box_index].tolist())
+            image_index = rows[box_index] - first_row
+            image = images_nhwc[image_index]
+            box_tlbr = boxes_tlbr[box_index].tolist()
+            box = cut_out(image, box_tlbr)
             if self.noise is None:
                 box.zero_()
             else:
-                self._fill_with_noise(box, int(seeds[box_index]))
+                seed = int(seeds[box_index])
+                self._fill_with_noise(box, seed)
         return images
 
     def _fill_with_noise(self, box: Tensor, seed: int) -> None:
         """Fills a box (height, width, c) with random colours, one or as many as pixels."""
         shape = box.shape
         if self.noise != "pixel":
-            shape = box.shape[2:]
-        generator = torch.Generator(box.device).manual_seed(seed)
+            shape = box.shape[2:]  # (c,): one colour, which is copied to all pixels
+        generator = torch.Generator(box.device)
+        generator.manual_seed(seed)
         noise = torch.randn(
             shape, dtype=box.dtype, device=box.device, generator=generator
         )
@@ -178,12 +189,15 @@ def _erased_boxes(draws: Draws, size: Size, counts: Float64s) -> Int64s:
         # (n,) each: the share of the image's area evenly, the ratio evenly in its logarithm.
         area_draws = draws.each(Stream.ERASE_AREA + attempt)
         share = between(area_draws, min_share, max_share)
-        area = height * width * share / counts
+        area_of_all = height * width * share
+        area = area_of_all / counts
         ratio_draws = draws.each(Stream.ERASE_RATIO + attempt)
         log_ratio = between(ratio_draws, min_log, max_log)
-        h, w = sides_of(area, np.exp(log_ratio))
-        is_inside = (h < height) & (w < width)
-        fits = is_todo & is_inside
+        ratio = np.exp(log_ratio)
+        h, w = sides_of(area, ratio)
+        fits_height = h < height
+        fits_width = w < width
+        fits = is_todo & fits_height & fits_width
         last_y = height - h
         last_x = width - w
         y = up_to(y_draws, last_y)
@@ -199,8 +213,9 @@ def _erased_boxes(draws: Draws, size: Size, counts: Float64s) -> Int64s:
 def _blank(images: Tensor, boxes_tlbr: Tensor) -> Tensor:
     """Zeros in a box of each image (n, height, width, c), in place."""
     height, width = images.shape[1:3]
-    in_box = inside(boxes_tlbr, height, width)
-    return images.masked_fill_(in_box[..., None], 0)
+    in_box = inside(boxes_tlbr, height, width)  # (n, height, width)
+    in_box_of_channels = in_box[..., None]
+    return images.masked_fill_(in_box_of_channels, 0)
 
 
 def beta(u: Float64s, v: Float64s, alpha: float) -> Float64s:
@@ -210,17 +225,22 @@ def beta(u: Float64s, v: Float64s, alpha: float) -> Float64s:
     t-distribution", 1994); (1 + t / sqrt(2 alpha + t * t)) / 2 of a t with 2 alpha degrees of
     freedom is Beta(alpha, alpha).
     """
-    log_w = np.log1p(-u) / alpha  # 1 - u is never 0
+    log_of_1_minus_u = np.log1p(-u)  # 1 - u is never 0
+    log_w = log_of_1_minus_u / alpha
     w = np.exp(log_w)
     one_minus_w = -np.expm1(log_w)
-    cosine = np.cos(2 * np.pi * v)
+    angle = 2 * np.pi * v
+    cosine = np.cos(angle)
     # t = cosine * sqrt(2 alpha * (1 - w) / w). Both sides of t / sqrt(2 alpha + t * t) are
     # multiplied by sqrt(w / (2 alpha)), so that a w of 0 makes no number infinite.
     numerator = cosine * np.sqrt(one_minus_w)
-    square = cosine * cosine * one_minus_w + w
-    positive_square = np.where(square > 0, square, 1)
+    squared_cosine = cosine * cosine
+    square = squared_cosine * one_minus_w + w
+    is_positive = square > 0
+    positive_square = np.where(is_positive, square, 1)
     denominator = np.sqrt(positive_square)
-    share = (1 + numerator / denominator) / 2
+    quotient = numerator / denominator  # from -1 to 1
+    share = (1 + quotient) / 2
     return np.clip(share, 0, 1)  # rounding may move it outside
 
 
@@ -265,7 +285,9 @@ class Mixing(Operation):
         self.at_once = at_once
         self.from_the_end = from_the_end
         # A pixel of mixup belongs to two images, so masks and second images cannot follow.
-        self.moves = frozenset(["shown"] if mixup else ["shown", "mask", "image"])
+        self.moves = frozenset(["shown", "mask", "image"])
+        if mixup:
+            self.moves = frozenset(["shown"])
 
     def partners(self, count: int) -> Int64s:
         """(count,): the row that is mixed into each row."""
@@ -291,33 +313,44 @@ class Mixing(Operation):
         def draw(stream: int) -> Float64s:
             """(n,) a draw for each sample; with `at_once` the same one for all."""
             if self.at_once:
-                return np.full(len(draws), draws.once(stream))
+                draw_of_all = draws.once(stream)
+                return np.full(len(draws), draw_of_all)
             return draws.each(stream)
 
         mixup, cutmix = self.alphas
         is_cut = np.full(len(draws), cutmix > 0)
         if mixup > 0 and cutmix > 0:
-            is_cut = draw(Stream.MIX_OR_CUT) < self.cutting
+            method_draws = draw(Stream.MIX_OR_CUT)
+            is_cut = method_draws < self.cutting
         u = draw(Stream.MIX_RADIUS)
         v = draw(Stream.MIX_ANGLE)
         # A share is drawn for all samples by the alpha of their own method.
         share = np.zeros(len(draws))
-        for alpha, is_method in ((mixup, ~is_cut), (cutmix, is_cut)):
+        methods = ((mixup, ~is_cut), (cutmix, is_cut))
+        for alpha, is_method in methods:
             if alpha > 0:
-                share[is_method] = beta(u[is_method], v[is_method], alpha)
+                u_of_method = u[is_method]
+                v_of_method = v[is_method]
+                share[is_method] = beta(u_of_method, v_of_method, alpha)
         boxes_tlbr = self._draw_boxes(draw, size, share)
 
-        probability = self.probability if self.enabled else 0.0
+        probability = 0.0
+        if self.enabled:
+            probability = self.probability
         if probability < 1:
-            is_unmixed = draw(Stream.MIX) >= probability
+            mix_draws = draw(Stream.MIX)
+            is_unmixed = mix_draws >= probability
             is_cut = is_cut & ~is_unmixed
             share = np.where(is_unmixed, 1, share)
-        boxes_tlbr = np.where(is_cut[:, None], boxes_tlbr, 0)
+        is_box_cut = is_cut[:, None]
+        boxes_tlbr = np.where(is_box_cut, boxes_tlbr, 0)
         # Boxes are clipped to the image, so a label gets the share of the pixels, and not the share
         # that was drawn.
         partners = self.partners(len(draws))
-        share_outside = 1 - box_share(boxes_tlbr, partners, draws, size)
-        share = np.where(is_cut, share_outside, share).astype(np.float32)
+        share_in_box = box_share(boxes_tlbr, partners, draws, size)
+        share_outside = 1 - share_in_box
+        exact_share = np.where(is_cut, share_outside, share)
+        share = exact_share.astype(np.float32)
         arrays: dict[str, Array] = {
             "cut": is_cut.astype(np.float32),
             "share": share,
@@ -349,11 +382,13 @@ class Mixing(Operation):
         mask = tensors["share"][:, None, None, None]
         if is_cut.any():
             # The pixels of a cut sample do not have its share: 1 outside its box and 0 inside.
-            is_cut_on_device = tensors["cut"][:, None, None, None] > 0
+            cut_numbers = tensors["cut"][:, None, None, None]
+            is_cut_on_device = cut_numbers > 0
             mask = torch.where(is_cut_on_device, 1.0, mask)
             height, width = images_nhwc.shape[1:3]
-            in_box = inside(tensors["boxes"], height, width)
-            mask = mask.masked_fill(in_box[..., None], 0)
+            in_box = inside(tensors["boxes"], height, width)  # (n, height, width)
+            in_box_of_channels = in_box[..., None]
+            mask = mask.masked_fill(in_box_of_channels, 0)
         partners = self._partners_of(images_nhwc)
         mixed = torch.lerp(partners, images_nhwc, mask)
         return mixed.permute(0, 3, 1, 2)
@@ -363,11 +398,13 @@ class Mixing(Operation):
         partner = self._partners_of(values)
         height, width = values.shape[2:]
         # A sample that is not cut has an empty box.
-        in_box = inside(tensors["boxes"], height, width)
-        pasted = torch.where(in_box[:, None], partner, values)
+        in_box = inside(tensors["boxes"], height, width)  # (n, height, width)
+        in_box_of_channels = in_box[:, None]
+        pasted = torch.where(in_box_of_channels, partner, values)
         if kind != "shown":
             return pasted
-        is_cut = tensors["cut"][:, None, None, None] > 0
+        cut_numbers = tensors["cut"][:, None, None, None]
+        is_cut = cut_numbers > 0
         shown_in_either = torch.maximum(values, partner)
         return torch.where(is_cut, pasted, shown_in_either)
 
@@ -395,13 +432,16 @@ def box_share(
     if draws.image_shares is None:
         # Images fill their rows.
         height, width = size
-        areas = (bottom_right - top_left).prod(axis=1)
-        return np.asarray(areas / (height * width))
+        sides = bottom_right - top_left
+        areas = sides.prod(axis=1)
+        image_area = height * width
+        return np.asarray(areas / image_area)
 
     image_sizes = draws.image_shares * size  # (n, 2) height and width
     # (n,) each: the pixels of the own image that the box covers, and those of the partner in it.
     covered = _pixels_in_box(top_left, bottom_right, image_sizes)
-    pasted = _pixels_in_box(top_left, bottom_right, image_sizes[partners])
+    partner_sizes = image_sizes[partners]
+    pasted = _pixels_in_box(top_left, bottom_right, partner_sizes)
     image_areas = image_sizes.prod(axis=1)
     visible = image_areas - covered + pasted
     return np.asarray(pasted / visible)
@@ -412,7 +452,9 @@ def _pixels_in_box(
 ) -> Float64s:
     """(n,) the area of each box that its image, at the top left of the row, fills."""
     ends = np.minimum(bottom_right, image_sizes)
-    sides = np.maximum(ends - top_left, 0)
+    # An image may end before its box begins.
+    signed_sides = ends - top_left
+    sides = np.maximum(signed_sides, 0)
     return np.asarray(sides.prod(axis=1))
 
 
@@ -420,14 +462,20 @@ def _boxes_of_sides(draw: Draw, size: Size, sides: tuple[float, float]) -> Int64
     """(n, 4): boxes inside the image, with sides drawn between two parts of the image's."""
     height, width = size
     least, most = sides
-    height_share = between(draw(Stream.CUT_HEIGHT), least, most)
-    width_share = between(draw(Stream.CUT_WIDTH), least, most)
-    h = (height * height_share).astype(np.int64)
-    w = (width * width_share).astype(np.int64)
+    height_draws = draw(Stream.CUT_HEIGHT)
+    width_draws = draw(Stream.CUT_WIDTH)
+    height_share = between(height_draws, least, most)
+    width_share = between(width_draws, least, most)
+    exact_h = height * height_share
+    exact_w = width * width_share
+    h = exact_h.astype(np.int64)
+    w = exact_w.astype(np.int64)
     last_y = height - h
     last_x = width - w
-    y = up_to(draw(Stream.CUT_Y), last_y)
-    x = up_to(draw(Stream.CUT_X), last_x)
+    y_draws = draw(Stream.CUT_Y)
+    x_draws = draw(Stream.CUT_X)
+    y = up_to(y_draws, last_y)
+    x = up_to(x_draws, last_x)
     bottom = y + h
     right = x + w
     return np.stack([y, x, bottom, right], axis=1)
@@ -438,19 +486,25 @@ def _boxes_of_share(draw: Draw, size: Size, share: Float64s) -> Int64s:
     image.
     """
     height, width = size
-    side = np.sqrt(1 - share)
-    h = (height * side).astype(np.int64)
-    w = (width * side).astype(np.int64)
+    area_share = 1 - share
+    side_share = np.sqrt(area_share)
+    exact_h = height * side_share
+    exact_w = width * side_share
+    h = exact_h.astype(np.int64)
+    w = exact_w.astype(np.int64)
     half_h = h // 2
     half_w = w // 2
-    y = (draw(Stream.CUT_Y) * height).astype(np.int64)
-    x = (draw(Stream.CUT_X) * width).astype(np.int64)
+    exact_y = draw(Stream.CUT_Y) * height
+    exact_x = draw(Stream.CUT_X) * width
+    y = exact_y.astype(np.int64)
+    x = exact_x.astype(np.int64)
     top = y - half_h
     left = x - half_w
     bottom = y + half_h
     right = x + half_w
     boxes_tlbr = np.stack([top, left, bottom, right], axis=1)
-    return np.clip(boxes_tlbr, 0, (height, width, height, width))
+    limits = (height, width, height, width)
+    return np.clip(boxes_tlbr, 0, limits)
 
 
 def _mix_one_by_one(
@@ -462,12 +516,16 @@ def _mix_one_by_one(
     row, the partner of the first, has to be kept.
     """
     last = images[-1].clone()
-    for row in range(len(images) - 1, -1, -1):
+    for row in reversed(range(len(images))):
         image = images[row]
-        partner = images[row - 1] if row else last
+        partner = last
+        if row > 0:
+            partner = images[row - 1]
         if is_cut[row]:
-            box = boxes_tlbr[row].tolist()
-            cut_out(image, box).copy_(cut_out(partner, box))
+            box_tlbr = boxes_tlbr[row].tolist()
+            box = cut_out(image, box_tlbr)
+            box_of_partner = cut_out(partner, box_tlbr)
+            box.copy_(box_of_partner)
         else:
             weight = float(share[row])
             torch.lerp(partner, image, weight, out=image)
@@ -479,4 +537,5 @@ def one_hot(labels: Tensor, num_classes: int) -> Tensor:
     # Not torch's one_hot or scatter: for a label out of range scatter ends a CUDA program, and
     # one_hot asks the device.
     classes = torch.arange(num_classes, device=labels.device)
-    return (labels[:, None] == classes).to(torch.float32)
+    is_class = labels[:, None] == classes  # (n, num_classes)
+    return is_class.to(torch.float32)
