@@ -73,22 +73,26 @@ def _ordered(jitter_steps: Mapping[str, _JitterStep], module: Any) -> Formula:
         for position in order:
             name = names[position]
             factors = parameters[name]
+            is_neutral = factors == _NEUTRAL[name]
             # Such a step takes time and changes nothing: a jitter of the brightness alone has
             # three.
-            if not (factors == _NEUTRAL[name]).all():
+            if not is_neutral.all():
                 tensors[name] = factors
         return Prepared(tensors, host=tuple(tensors))
 
     def change(images: Tensor, tensors: Tensors, host: tuple[str, ...]) -> Tensor:
         images.clamp_(0, 1)
         for name in host:
-            images = jitter_steps[name].change(images, tensors[name])
+            step = jitter_steps[name]
+            images = step.change(images, tensors[name])
         return images
 
     def steps(arrays: Mapping[str, Array], host: tuple[str, ...]) -> list[PixelStep]:
         pixel_steps = [PixelStep(Code.CLAMP)]
         for name in host:
-            pixel_steps.append(PixelStep(jitter_steps[name].code, (arrays[name],)))
+            step = jitter_steps[name]
+            factors = arrays[name]
+            pixel_steps.append(PixelStep(step.code, (factors,)))
         return pixel_steps
 
     return Formula(prepare, change, _RGB, steps=steps)
@@ -104,9 +108,12 @@ def _by_factor(
         return change_by(images, tensors[name])
 
     def make(module: Any) -> Formula | None:
-        if not getattr(module, "clip_output", True):
+        is_clipped = getattr(module, "clip_output", True)
+        if not is_clipped:
             return None
-        memory_format = torch.contiguous_format if channels == _RGB else None
+        memory_format = None
+        if channels == _RGB:
+            memory_format = torch.contiguous_format
         return Formula(
             of_names(name),
             change,
@@ -120,7 +127,9 @@ def _by_factor(
 
 def _add(images: Tensor, factors: Tensor) -> Tensor:
     """Brightness of RandomBrightness and ColorJiggle: adds the factor minus 1."""
-    return images.add_(effects.per_image(factors - 1)).clamp_(0, 1)
+    additions = factors - 1
+    images.add_(effects.per_image(additions))
+    return images.clamp_(0, 1)
 
 
 def _contrast_to_mean(images: Tensor, factors: Tensor) -> Tensor:
@@ -138,13 +147,20 @@ def _saturate_in_hsv(images: Tensor, factors: Tensor) -> Tensor:
     most = images.amax(1, keepdim=True)
     least = images.amin(1, keepdim=True)
     span = most - least
-    saturation = span / (most + 1e-8)
-    saturation.mul_(effects.per_image(factors)).clamp_(0, 1)
+    positive_most = most + 1e-8
+    saturation = span / positive_most
+    saturation.mul_(effects.per_image(factors))
+    saturation.clamp_(0, 1)
     new_span = saturation.mul_(most)
     # Grey has a span of 0, and nothing is left to scale.
-    scale = new_span / span.clamp_min_(1e-12)
-    images.sub_(least).mul_(scale)
-    return images.add_(most.sub_(new_span)).clamp_(0, 1)
+    span.clamp_min_(1e-12)
+    scale = new_span / span
+    images.sub_(least)
+    images.mul_(scale)
+    # The greatest channel stays, so the least one moves.
+    new_least = most.sub_(new_span)
+    images.add_(new_least)
+    return images.clamp_(0, 1)
 
 
 def grayscale(module: Any) -> Formula | None:
@@ -164,8 +180,10 @@ def gamma(module: Any) -> Formula:
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         exponent = effects.per_image(tensors["gamma_factor"])
         gain = effects.per_image(tensors["gain_factor"])
-        images.clamp_(0, 1).pow_(exponent)
-        return images.mul_(gain).clamp_(0, 1)
+        images.clamp_(0, 1)
+        images.pow_(exponent)
+        images.mul_(gain)
+        return images.clamp_(0, 1)
 
     names = ("gamma_factor", "gain_factor")
     steps = one_step(Code.GAMMA, *names)

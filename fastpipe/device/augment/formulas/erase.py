@@ -29,20 +29,24 @@ def erasing(module: Any) -> Formula:
         right = left + parameters["widths"]
         bottom = top + parameters["heights"]
         # Whole numbers, as kornia draws them.
-        boxes_tlbr = torch.stack([top, left, bottom, right], dim=1).to(torch.int64)
+        float_boxes = torch.stack([top, left, bottom, right], dim=1)
+        boxes_tlbr = float_boxes.to(torch.int64)
         if is_same_on_batch:
-            boxes_tlbr = boxes_tlbr[:1].expand_as(boxes_tlbr)
+            first_box = boxes_tlbr[:1]
+            boxes_tlbr = first_box.expand_as(boxes_tlbr)
         return Prepared({"boxes": boxes_tlbr, "values": parameters["values"]})
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         height, width = images.shape[2:]
         in_box = inside(tensors["boxes"], height, width)  # (n, height, width)
+        in_box_of_channels = in_box[:, None]
         values = effects.per_image(tensors["values"])
-        return torch.where(in_box[:, None], values, images)
+        return torch.where(in_box_of_channels, values, images)
 
     def steps(arrays: Mapping[str, Array], host: None) -> list[PixelStep]:
         top, left, bottom, right = arrays["boxes"].T
         values = arrays["values"]
-        return [PixelStep(Code.ERASE, (top, left, bottom, right, values))]
+        step = PixelStep(Code.ERASE, (top, left, bottom, right, values))
+        return [step]
 
     return Formula(prepare, change, memory_format=None, steps=steps)

@@ -38,7 +38,8 @@ def sharpness(module: Any) -> Formula:
 
 def gaussian_blur(module: Any) -> Formula | None:
     """RandomGaussianBlur: along rows and then along columns, or both in one."""
-    is_compiled = bool(vars(module).get("_compile_kwargs"))
+    compile_options = vars(module).get("_compile_kwargs")
+    is_compiled = bool(compile_options)
     if is_compiled:
         return None
     from kornia.filters import get_gaussian_kernel1d
@@ -51,27 +52,37 @@ def gaussian_blur(module: Any) -> Formula | None:
     def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
         sigmas = parameters["sigma"][:, None]
         if is_same_on_batch:
-            sigmas = sigmas[:1].expand_as(sigmas)
+            first_sigma = sigmas[:1]
+            sigmas = first_sigma.expand_as(sigmas)
         tensors = {"across": get_gaussian_kernel1d(width, sigmas)}
         if height != width:
             tensors["down"] = get_gaussian_kernel1d(height, sigmas)
+        num_channels = shape[1]
         for name, weights in tensors.items():
             # A kernel for each channel, so that a GPU need not copy them.
-            tensors[name] = weights[:, None].expand(-1, shape[1], -1)
+            weights_of_channels = weights[:, None]
+            tensors[name] = weights_of_channels.expand(-1, num_channels, -1)
         return Prepared(tensors)
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
-        across = tensors["across"][:, :, None, :]
-        down = tensors.get("down", tensors["across"])[:, :, :, None]
+        # (n, c, taps) each
+        weights_across = tensors["across"]
+        weights_down = tensors.get("down", weights_across)
+        across = weights_across[:, :, None, :]
+        down = weights_down[:, :, :, None]
         if is_in_one:
-            return effects.convolve(images, down * across, border)
-        return effects.convolve(effects.convolve(images, across, border), down, border)
+            kernels = down * across
+            return effects.convolve(images, kernels, border)
+        blurred_across = effects.convolve(images, across, border)
+        return effects.convolve(blurred_across, down, border)
 
     def blur(arrays: Mapping[str, Array], host: None) -> Blur:
         across = arrays["across"]
         down = arrays.get("down", across)
         # All channels have the same weights.
-        return Blur(across[:, 0], down[:, 0], border)
+        weights_across = across[:, 0]
+        weights_down = down[:, 0]
+        return Blur(weights_across, weights_down, border)
 
     least_size = _least_size((height, width), border)
     return Formula(
@@ -86,16 +97,21 @@ def box_blur(module: Any) -> Formula:
 
     def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
         count, channels = shape[:2]
-        across = torch.full((count, channels, 1, width), 1 / width)
-        down = torch.full((count, channels, height, 1), 1 / height)
+        shape_across = (count, channels, 1, width)
+        shape_down = (count, channels, height, 1)
+        across = torch.full(shape_across, 1 / width)
+        down = torch.full(shape_down, 1 / height)
         return Prepared({"across": across, "down": down})
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
-        images = effects.convolve(images, tensors["across"], border)
-        return effects.convolve(images, tensors["down"], border)
+        blurred_across = effects.convolve(images, tensors["across"], border)
+        return effects.convolve(blurred_across, tensors["down"], border)
 
     def blur(arrays: Mapping[str, Array], host: None) -> Blur:
-        return Blur(arrays["across"][:, 0, 0], arrays["down"][:, 0, :, 0], border)
+        # (n, width) and (n, height), from (n, c, 1, width) and (n, c, height, 1)
+        weights_across = arrays["across"][:, 0, 0]
+        weights_down = arrays["down"][:, 0, :, 0]
+        return Blur(weights_across, weights_down, border)
 
     least_size = _least_size((height, width), border)
     return Formula(
@@ -114,19 +130,23 @@ def motion_blur(module: Any) -> Formula | None:
     def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
         length = fixed_length
         if length is None:
+            # kornia takes the length of one of the images for all of them.
             image_of_length = int(parameters["idx"][0])
-            length = int(parameters["ksize_factor"][image_of_length])
+            lengths = parameters["ksize_factor"]
+            length = int(lengths[image_of_length])
         angles = parameters["angle_factor"]
         directions = parameters["direction_factor"]
         kernels = get_motion_kernel2d(length, angles, directions, mode)
         return Prepared({"kernels": kernels})
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
-        return effects.convolve(images, tensors["kernels"][:, None], border)
+        kernels = tensors["kernels"][:, None]  # one for all channels
+        return effects.convolve(images, kernels, border)
 
     longest = fixed_length
     if longest is None:
-        longest = int(max(module._param_generator.kernel_size))
+        drawn_lengths = module._param_generator.kernel_size
+        longest = int(max(drawn_lengths))
     least_size = _least_size((longest, longest), border)
     return Formula(prepare, change, least_size=least_size, memory_format=None)
 
@@ -141,8 +161,11 @@ def _height_and_width(kernel_size: int | tuple[int, int]) -> Size:
 def _least_size(kernel_size: Size, border: str) -> Size:
     """The least height and width of images that kornia filters with this border."""
     height, width = kernel_size
+    # So many pixels lie outside the image at each side.
+    padded_rows = height // 2
+    padded_columns = width // 2
     if border == "reflect":
-        return height // 2 + 1, width // 2 + 1
+        return padded_rows + 1, padded_columns + 1
     if border == "circular":
-        return height // 2, width // 2
+        return padded_rows, padded_columns
     return 1, 1

@@ -72,10 +72,11 @@ class Formula:
 
     def fits(self, size: Size, channels: int) -> bool:
         """Whether it does what kornia's module does with such images."""
-        is_large_enough = (
-            size[0] >= self.least_size[0] and size[1] >= self.least_size[1]
-        )
-        return is_large_enough and channels in self.channels
+        height, width = size
+        least_height, least_width = self.least_size
+        if height < least_height or width < least_width:
+            return False
+        return channels in self.channels
 
 
 def of_names(*names: str) -> Callable[[Parameters, torch.Size], Prepared]:

@@ -49,11 +49,11 @@ def affine(module: Any) -> Formula | None:
     flags = module.flags
     padding_mode = "zeros"
     if "padding_mode" in flags:
-        padding_mode = flags["padding_mode"].name.lower()
+        padding_mode = _flag_name(flags["padding_mode"])
     # torch fills with 0, the border or a reflection only.
     if padding_mode == "fill":
         return None
-    mode = flags["resample"].name.lower()
+    mode = _flag_name(flags["resample"])
     sampling = Sampling(mode, padding_mode, flags["align_corners"])
 
     def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
@@ -61,7 +61,8 @@ def affine(module: Any) -> Formula | None:
         size = (shape[2], shape[3])
         to_inputs = _from_output_to_input(matrices, size, sampling.align_corners)
         # The last row is 0, 0, 1.
-        return Prepared({"matrices": to_inputs[:, :2]})
+        first_rows = to_inputs[:, :2]
+        return Prepared({"matrices": first_rows})
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         height, width = images.shape[2:]
@@ -77,12 +78,13 @@ def affine(module: Any) -> Formula | None:
 def perspective(module: Any) -> Formula:
     """RandomPerspective."""
     flags = module.flags
-    mode = flags["resample"].name.lower()
+    mode = _flag_name(flags["resample"])
     sampling = Sampling(mode, "zeros", flags["align_corners"])
 
     def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
-        matrices = _matrices_of(module, parameters, shape)
-        matrices = matrices / _projective_scale(matrices)
+        unscaled = _matrices_of(module, parameters, shape)
+        scale = _projective_scale(unscaled)
+        matrices = unscaled / scale
         size = (shape[2], shape[3])
         to_inputs = _from_output_to_input(matrices, size, sampling.align_corners)
         return Prepared({"matrices": to_inputs})
@@ -100,26 +102,35 @@ def warp_images(images: Tensor, matrices: Tensor, sampling: Sampling) -> Tensor:
     x = _divided_places(width, sampling.align_corners, images.device)
     y = _divided_places(height, sampling.align_corners, images.device)
     numerators_and_divisor = _apply(matrices, x, y)
-    places = numerators_and_divisor[:, :2] / numerators_and_divisor[:, 2:]
+    numerators = numerators_and_divisor[:, :2]
+    divisor = numerators_and_divisor[:, 2:]
+    places = numerators / divisor
     return _sample(images, places, sampling)
 
 
 def resized_crop(module: Any) -> Formula | None:
     """RandomResizedCrop, which cuts boxes of whole pixels out and resizes them."""
     flags = module.flags
-    mode = flags["resample"].name.lower()
-    if flags["cropping_mode"] != "slice" or mode not in ("nearest", "bilinear"):
+    mode = _flag_name(flags["resample"])
+    cuts_whole_pixels = flags["cropping_mode"] == "slice"
+    if not cuts_whole_pixels or mode not in ("nearest", "bilinear"):
         return None
     align_corners = flags["align_corners"]
-    size = (int(flags["size"][0]), int(flags["size"][1]))
+    height, width = flags["size"]
+    size = (int(height), int(width))
 
     def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
         # (n, 4, 2): x, y of the corners, clockwise from the left top. The bottom right corner is a
         # pixel of the box.
         corners = parameters["src"].to(torch.int64)
-        top_left = corners[:, 0].flip(1)
-        bottom_right = corners[:, 2].flip(1) + 1
-        return Prepared({"boxes": torch.cat([top_left, bottom_right], dim=1)})
+        left_top = corners[:, 0]
+        last_pixel = corners[:, 2]
+        right_bottom = last_pixel + 1
+        # x, y -> y, x
+        top_left = left_top.flip(1)
+        bottom_right = right_bottom.flip(1)
+        boxes_tlbr = torch.cat([top_left, bottom_right], dim=1)
+        return Prepared({"boxes": boxes_tlbr})
 
     def change(images: Tensor, tensors: Tensors, host: None) -> Tensor:
         if pixels.on_cpu(images.device):
@@ -130,8 +141,9 @@ def resized_crop(module: Any) -> Formula | None:
         resize = _resize_along
         if mode == "nearest":
             resize = _take_nearest_along
-        images = resize(images, 2, top, bottom, size[0], align_corners)
-        return resize(images, 3, left, right, size[1], align_corners)
+        new_height, new_width = size
+        images = resize(images, 2, top, bottom, new_height, align_corners)
+        return resize(images, 3, left, right, new_width, align_corners)
 
     return Formula(prepare, change, changes_size=True, memory_format=None)
 
@@ -141,14 +153,16 @@ def resize(module: Any) -> Formula | None:
     flags = module.flags
     if flags["antialias"]:
         return None
-    mode = flags["resample"].name.lower()
+    mode = _flag_name(flags["resample"])
     align_corners = flags["align_corners"]
     if mode == "nearest":
         mode = "nearest-exact"
         align_corners = None
 
     def prepare(parameters: Parameters, shape: torch.Size) -> Prepared:
-        height, width = parameters["output_size"][0].tolist()
+        # (n, 2): all images get one size.
+        first_size = parameters["output_size"][0]
+        height, width = first_size.tolist()
         return Prepared({}, host=(height, width))
 
     def change(images: Tensor, tensors: Tensors, host: Size) -> Tensor:
@@ -159,10 +173,16 @@ def resize(module: Any) -> Formula | None:
     return Formula(prepare, change, changes_size=True, memory_format=None)
 
 
+def _flag_name(flag: Any) -> str:
+    """One of kornia's enumerations -> its member's name, as torch has it."""
+    return str(flag.name.lower())
+
+
 def _matrices_of(module: Any, parameters: Parameters, shape: torch.Size) -> Tensor:
     """(n, 3, 3) kornia's matrices, from an input pixel x, y to an output pixel, on the host."""
     # kornia looks at the shape, the dtype and the device of the images only.
-    stand_in = torch.empty((), dtype=torch.float32).expand(shape)
+    one_number = torch.empty((), dtype=torch.float32)
+    stand_in = one_number.expand(shape)
     matrices: Tensor = module.compute_transformation(
         stand_in, dict(parameters), module.flags
     )
@@ -173,10 +193,13 @@ def _projective_scale(matrices: Tensor) -> Tensor:
     """(n, 1, 1): kornia divides a projective matrix by it before it inverts it."""
     magnitudes = matrices.abs()
     largest = magnitudes.amax((1, 2), keepdim=True)
-    without_zeros = magnitudes.masked_fill(magnitudes == 0, torch.inf)
+    is_zero = magnitudes == 0
+    without_zeros = magnitudes.masked_fill(is_zero, torch.inf)
     smallest = without_zeros.amin((1, 2), keepdim=True)
-    scale = largest.clamp_max(1).clamp_min(smallest)
-    is_usable = (scale > 0) & torch.isfinite(scale)
+    at_most_1 = largest.clamp_max(1)
+    scale = at_most_1.clamp_min(smallest)
+    is_positive = scale > 0
+    is_usable = is_positive & torch.isfinite(scale)
     return torch.where(is_usable, scale, 1)
 
 
@@ -190,9 +213,11 @@ def _from_output_to_input(matrices: Tensor, size: Size, align_corners: bool) -> 
     first_row = torch.linalg.cross(second, third)
     second_row = torch.linalg.cross(third, first)
     third_row = torch.linalg.cross(first, second)
-    determinant = (first * first_row).sum(1)
+    products = first * first_row
+    determinant = products.sum(1)  # (n,)
     adjugate = torch.stack([first_row, second_row, third_row], dim=1)
-    inverse: Tensor = adjugate / determinant[:, None, None]
+    divisor = determinant[:, None, None]
+    inverse: Tensor = adjugate / divisor
     return inverse
 
 
@@ -200,7 +225,10 @@ def _even_places(length: int, align_corners: bool, device: torch.device) -> Tens
     """(length,) the places of pixels in [-1, 1], as kornia's affine warp computes them."""
     if align_corners and length == 1:
         return torch.zeros(1, dtype=torch.float32, device=device)
-    last = 1.0 if align_corners else 1.0 - 1.0 / length
+    last = 1.0
+    if not align_corners:
+        # The middle of the last pixel is half a pixel before the edge.
+        last -= 1.0 / length
     return torch.linspace(-last, last, length, dtype=torch.float32, device=device)
 
 
@@ -208,21 +236,31 @@ def _divided_places(length: int, align_corners: bool, device: torch.device) -> T
     """(length,) the same as kornia's perspective warp computes them, which rounds otherwise."""
     numbers = torch.arange(length, dtype=torch.float32, device=device)
     if not align_corners:
-        return numbers.mul_(2).add_(1).div_(length).sub_(1)
+        numbers.mul_(2)
+        numbers.add_(1)
+        numbers.div_(length)
+        return numbers.sub_(1)
     if length == 1:
         return numbers
-    return numbers.div_(length - 1).sub_(0.5).mul_(2)
+    numbers.div_(length - 1)
+    numbers.sub_(0.5)
+    return numbers.mul_(2)
 
 
 def _apply(matrices: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Matrices (n, k, 3) times x, y, 1 of all pixels -> (n, k, height, width)."""
     # (n, k, 1) each.
-    by_x, by_y, offset = matrices[..., None].unbind(2)
+    columns = matrices[..., None]
+    by_x, by_y, offset = columns.unbind(2)
     along_rows = by_x * x  # (n, k, width)
     along_columns = by_y * y  # (n, k, height)
-    products = along_rows[:, :, None, :] + along_columns[:, :, :, None]
+    # (n, k, 1, width) and (n, k, height, 1)
+    term_of_x = along_rows[:, :, None, :]
+    term_of_y = along_columns[:, :, :, None]
+    products = term_of_x + term_of_y
     # kornia adds the offset last.
-    return products.add_(offset[..., None])
+    offset_of_pixels = offset[..., None]
+    return products.add_(offset_of_pixels)
 
 
 def _sample(images: Tensor, places: Tensor, sampling: Sampling) -> Tensor:
@@ -246,12 +284,15 @@ def _resize_one_by_one(
         mode = "nearest-exact"
         corners = None
     resized = []
-    for image, box in zip(torch.split(images, 1), boxes_tlbr.tolist(), strict=True):
+    # (1, c, height, width) each
+    single_images = torch.split(images, 1)
+    for image, box in zip(single_images, boxes_tlbr.tolist(), strict=True):
         top, left, bottom, right = box
         crop = image[:, :, top:bottom, left:right]
-        resized.append(
-            functional.interpolate(crop, size, mode=mode, align_corners=corners)
+        resized_crop = functional.interpolate(
+            crop, size, mode=mode, align_corners=corners
         )
+        resized.append(resized_crop)
     return torch.cat(resized)
 
 
@@ -267,24 +308,41 @@ def _resize_along(
 
     torch's rule: the places of pixels are those of `torch.nn.functional.interpolate`.
     """
-    lengths = (ends - starts).to(torch.float32)[:, None]
+    lengths = _float_lengths(starts, ends)
+    last_pixels = lengths - 1
     numbers = torch.arange(length, dtype=torch.float32, device=images.device)
     if align_corners:
-        places = numbers * ((lengths - 1) / max(1, length - 1))
+        # The first and the last pixel of the result are those of the box.
+        num_steps = max(1, length - 1)
+        steps = last_pixels / num_steps
+        places = numbers * steps
     else:
-        places = ((numbers + 0.5) * (lengths / length) - 0.5).clamp_min_(0)
+        steps = lengths / length
+        middles = numbers + 0.5
+        places = middles * steps - 0.5
+        places.clamp_min_(0)
     # (n, length): the pixel before each place, counted from the start of the box, and the next.
     before = places.floor()
-    after = torch.minimum(before + 1, lengths - 1)
+    after = torch.minimum(before + 1, last_pixels)
     shares = places - before
 
     def take(numbers_in_box: Tensor) -> Tensor:
-        pixel_numbers = numbers_in_box.to(torch.int64) + starts[:, None]
+        whole_numbers = numbers_in_box.to(torch.int64)
+        pixel_numbers = whole_numbers + starts[:, None]
         return _take_along(images, dimension, pixel_numbers)
 
     shape = [len(images), 1, 1, 1]
     shape[dimension] = length
-    return torch.lerp(take(before), take(after), shares.view(shape))
+    pixels_before = take(before)
+    pixels_after = take(after)
+    shares_of_pixels = shares.view(shape)
+    return torch.lerp(pixels_before, pixels_after, shares_of_pixels)
+
+
+def _float_lengths(starts: Tensor, ends: Tensor) -> Tensor:
+    """(n,) starts and ends of ranges of pixels -> (n, 1) float32 lengths."""
+    lengths = ends - starts
+    return lengths.to(torch.float32)[:, None]
 
 
 def _take_nearest_along(
@@ -296,11 +354,15 @@ def _take_nearest_along(
     align_corners: bool,
 ) -> Tensor:
     """Resizes the pixels [start, end) of each image to `length`, by the nearest pixel."""
-    lengths = (ends - starts).to(torch.float32)[:, None]
+    lengths = _float_lengths(starts, ends)
     numbers = torch.arange(length, dtype=torch.float32, device=images.device)
-    places = ((numbers + 0.5) * (lengths / length)).floor_()
+    steps = lengths / length
+    middles = numbers + 0.5
+    places = middles * steps  # (n, length)
+    places.floor_()
     nearest = torch.minimum(places, lengths - 1)
-    pixel_numbers = nearest.to(torch.int64) + starts[:, None]
+    whole_numbers = nearest.to(torch.int64)
+    pixel_numbers = whole_numbers + starts[:, None]
     return _take_along(images, dimension, pixel_numbers)
 
 
@@ -311,5 +373,6 @@ def _take_along(images: Tensor, dimension: int, pixel_numbers: Tensor) -> Tensor
     shape[dimension] = length
     index_shape = [count, 1, 1, 1]
     index_shape[dimension] = length
-    index = pixel_numbers.view(index_shape).expand(shape)
+    numbers_along = pixel_numbers.view(index_shape)
+    index = numbers_along.expand(shape)
     return images.gather(dimension, index)

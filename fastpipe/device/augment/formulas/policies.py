@@ -49,6 +49,7 @@ def policy(
             return None
 
     def prepare(parameters: Any, shape: torch.Size) -> Prepared | None:
+        _, channels, height, width = shape
         tensors: dict[str, Tensor] = {}
         steps: list[_Step] = []
         for operation, drawn in _chosen_operations(module, parameters):
@@ -56,7 +57,7 @@ def policy(
             if not is_changed.any():
                 continue
             formula = find_formula(operation.op)
-            if formula is None or not formula.fits((shape[2], shape[3]), shape[1]):
+            if formula is None or not formula.fits((height, width), channels):
                 return None
             prepared = formula.prepare(drawn, shape)
             if prepared is None:
@@ -76,8 +77,11 @@ def policy(
             if step.changes_all:
                 images = step.formula.change(images, step_tensors, step.host)
                 continue
-            changed = step.formula.change(images.clone(), step_tensors, step.host)
-            is_changed = effects.per_image(tensors[f"{number}.changed"]) > 0
+            # The formula may overwrite its images, and some of these stay.
+            copies = images.clone()
+            changed = step.formula.change(copies, step_tensors, step.host)
+            changed_numbers = effects.per_image(tensors[f"{number}.changed"])
+            is_changed = changed_numbers > 0
             images = torch.where(is_changed, changed, images)
         return images
 
@@ -91,5 +95,6 @@ def _chosen_operations(module: Any, parameters: Any) -> list[tuple[Any, Paramete
     for chosen in parameters:
         sequence = module.get_submodule(chosen.name)
         for drawn in chosen.data:
-            operations.append((sequence.get_submodule(drawn.name), drawn.data))
+            operation = sequence.get_submodule(drawn.name)
+            operations.append((operation, drawn.data))
     return operations
