@@ -115,10 +115,13 @@ class Transfer:
         # Batches to queue before the one before them is handed out.
         self.lookahead = stream.lookahead
         self._views = views
-        self._augments = [augment for augment, _ in views if augment is not None]
+        self._augments: list[Augment] = []
         # A module of a user may read tensors that the program writes.
         self._follows_program = False
-        for augment in self._augments:
+        for augment, _ in views:
+            if augment is None:
+                continue
+            self._augments.append(augment)
             if any(isinstance(stage, Foreign) for stage in augment.stages):
                 self._follows_program = True
         self._classes = classes
@@ -139,7 +142,9 @@ class Transfer:
         Any thread may ask. It does not look at the device: from another thread this would break a
         CUDA graph that the training loop captures.
         """
-        return len(self._working) if self._stream.copies else 0
+        if not self._stream.copies:
+            return 0
+        return len(self._working)
 
     def collect(self) -> None:
         """Lets go of host memory that has been copied, and counts the device's time.
@@ -151,8 +156,11 @@ class Transfer:
             if not copied.done():
                 break
             self._copying.popleft()
-        while self._working and self._working[0].ready.done():
-            work = self._working.popleft()
+        while self._working:
+            work = self._working[0]
+            if not work.ready.done():
+                break
+            self._working.popleft()
             augment_s = work.ready.since(work.copied)
             # Pauses for the host do not count as work of the device.
             if work.in_time:
@@ -175,11 +183,17 @@ class Transfer:
             staged = self._augment(batch, plans, copies)
         # Copies that are done by now left the device waiting for the augmentation.
         in_time = not copies.copied.done()
-        work = _Work(copies.first, copies.copied, staged.ready, in_time=in_time)
+        work = _Work(
+            first=copies.first,
+            copied=copies.copied,
+            ready=staged.ready,
+            in_time=in_time,
+        )
         self._working.append(work)
-        self._stats.transfer_s += queued - planned
+        planning_s = planned - started
         queueing_s = time.perf_counter() - queued
-        self._stats.augment_s += planned - started + queueing_s
+        self._stats.transfer_s += queued - planned
+        self._stats.augment_s += planning_s + queueing_s
         return staged
 
     def hand_over(self, staged: StagedBatch) -> Batch:
@@ -194,7 +208,8 @@ class Transfer:
             step = self._undone_steps.popleft()
             if self._stream.copies:  # the CPU is never behind
                 problem = f"{self._stream.device} {_STEP_UNDONE}"
-                self._stats.held_s += self._watchdog.wait(step.wait, problem)
+                waited_s = self._watchdog.wait(step.wait, problem)
+                self._stats.held_s += waited_s
         return staged.batch
 
     def _plan_views(self, batch: HostBatch) -> _Plans:
@@ -204,13 +219,15 @@ class Transfer:
         for view, (augment, seed) in enumerate(self._views):
             if augment is None:
                 continue
-            images = batch.views[view]
-            layout = batch.filled_plan.crops.layout
+            images = batch.views[view]  # (n, height, width, channels)
+            crops = batch.filled_plan.crops
+            layout = crops.layout
             names = batch.plan.by_row().names
             size = images.shape[1:3]
             if layout is not None:
                 # Each patch is normalised as a small image; nothing is drawn for it.
-                names = np.arange(len(images) // layout.pixels)
+                num_patches = len(images) // layout.pixels
+                names = np.arange(num_patches)
                 size = (layout.pixels, 1)
             plan = augment.plan(
                 names,
@@ -219,7 +236,7 @@ class Transfer:
                 epoch=batch.epoch,
                 batch=batch.number,
                 mixing_seed=first_seed,
-                image_sizes=batch.filled_plan.crops.image_sizes,
+                image_sizes=crops.image_sizes,
                 channels=images.shape[3],
                 bits=8 * images.itemsize,
             )
@@ -239,7 +256,8 @@ class Transfer:
         if crops.image_sizes is not None:
             arrays["image_sizes"] = crops.image_sizes
         if crops.layout is not None and crops.row_sizes is not None:
-            arrays.update(crops.layout.facts(crops.row_sizes))
+            facts = crops.layout.facts(crops.row_sizes)
+            arrays.update(facts)
         elif crops.row_sizes is not None:
             arrays["row_sizes"] = np.ascontiguousarray(crops.row_sizes)
         for view, augmented in plans.items():
@@ -258,7 +276,8 @@ class Transfer:
         and points.
         """
         names = fields.names.values()
-        if 0 in plans and ("mix_index" in names or "mix_lam" in names):
+        is_mixing_wanted = "mix_index" in names or "mix_lam" in names
+        if 0 in plans and is_mixing_wanted:
             augment, plan = plans[0]
             partners, shares = augment.partners(plan)
             fields.arrays["mix_index"] = partners
@@ -276,11 +295,11 @@ class Transfer:
         """Queues the copies of the images and of the small arrays."""
         # torch makes the slices, because numpy's would not keep the slot lent: SlotRing.take.
         hosts = []
-        for images, view_plan in zip(
-            batch.views, batch.filled_plan.views, strict=False
-        ):
+        plans_of_views = batch.filled_plan.views
+        for images, view_plan in zip(batch.views, plans_of_views, strict=False):
             rows, _, _ = view_plan.crops.slot_shape()
-            hosts.append(torch.from_numpy(images)[:rows])
+            slot_tensor = torch.from_numpy(images)
+            hosts.append(slot_tensor[:rows])
         array_slots = []
         host_slots = {}
         if batch.fields is not None:
@@ -292,19 +311,27 @@ class Transfer:
             mark = self._stream.mark()
             views = [host.permute(0, 3, 1, 2) for host in hosts]
             tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-            return _Copies(views, tensors, host_slots, mark, mark)
+            return _Copies(
+                views=views, tensors=tensors, slots=host_slots, first=mark, copied=mark
+            )
         # The small arrays go together, in one copy.
         buffer = pack(arrays, self._buffers.take)
+        packed = torch.from_numpy(buffer)
         copy = self._stream.copy
         first = self._stream.mark()
-        small = copy(torch.from_numpy(buffer))
-        views = [copy(host).permute(0, 3, 1, 2) for host in hosts]
+        small = copy(packed)
+        views = []
+        for host in hosts:
+            images_nhwc = copy(host)
+            views.append(images_nhwc.permute(0, 3, 1, 2))
         slots = {name: copy(host) for name, host in host_slots.items()}
         copied = self._stream.mark()
         host_memory = (*batch.views, buffer, *array_slots)
         self._copying.append((copied, host_memory))
         tensors = unpack(small, arrays)
-        return _Copies(views, tensors, slots, first, copied)
+        return _Copies(
+            views=views, tensors=tensors, slots=slots, first=first, copied=copied
+        )
 
     def _augment(self, batch: HostBatch, plans: _Plans, copies: _Copies) -> StagedBatch:
         """Queues the augmentation, and builds the batch that the loop gets."""
@@ -319,7 +346,10 @@ class Transfer:
             masks = pixel_mask(image_sizes, copies.views)
         views, labels = self._augment_views(batch, plans, copies, masks)
 
-        attributes: dict[str, Any] = {"ids": ids, "valid": valid, "epoch": batch.epoch}
+        attributes: dict[str, Any] = {}
+        attributes["ids"] = ids
+        attributes["valid"] = valid
+        attributes["epoch"] = batch.epoch
         memory = [*views, labels, ids, valid, *masks]
         layout = batch.filled_plan.crops.layout
         if "row_sizes" in tensors:
@@ -335,10 +365,14 @@ class Transfer:
                 if name in tensors:
                     attributes[name] = tensors[name]
                     memory.append(tensors[name])
-            attributes["patches"] = views[0] if views else None
+            attributes["patches"] = None
+            if views:
+                attributes["patches"] = views[0]
         elif batch.filled_plan.has_own_sizes:
             shown = self._split_views(batch, copies)
-        images = _one_or_list(shown) if views else None
+        images = None
+        if views:
+            images = _one_or_list(shown)
         if batch.fields is None:
             loop_batch: Batch = ImageBatch(images, labels, **attributes)
         else:
@@ -352,39 +386,54 @@ class Transfer:
             }
             # What moves with images has a name for each view, such as "0.mask".
             for name in batch.fields.arrays:
-                values[name] = tensors[f"field.{name}"]
-                memory.append(values[name])
+                tensor = tensors[f"field.{name}"]
+                values[name] = tensor
+                memory.append(tensor)
             for name, arrays in batch.fields.array_batches.items():
-                values[name] = arrays_in_slot(copies.slots[name], arrays)
-                memory.append(copies.slots[name])
+                slot = copies.slots[name]
+                values[name] = arrays_in_slot(slot, arrays)
+                memory.append(slot)
             loop_batch = _as_dict(batch.fields, values, batch.filled_plan)
         ready = self._stream.mark()
         # The training stream has to know each piece of memory once, however many tensors are in it.
         # By the address of the memory.
-        by_address = {tensor.untyped_storage().data_ptr(): tensor for tensor in memory}
+        by_address = {}
+        for tensor in memory:
+            storage = tensor.untyped_storage()
+            by_address[storage.data_ptr()] = tensor
         pieces = tuple(by_address.values())
-        return StagedBatch(loop_batch, tuple(shown), labels, valid, pieces, ready)
+        return StagedBatch(
+            batch=loop_batch,
+            images=tuple(shown),
+            labels=labels,
+            valid=valid,
+            memory=pieces,
+            ready=ready,
+        )
 
     def _split_views(
         self, batch: HostBatch, copies: _Copies
     ) -> list[list[torch.Tensor]]:
         """The images of each view, a tensor for each: they have sizes of their own."""
         views = []
-        for pixels, view_plan in zip(
-            copies.views, batch.filled_plan.views, strict=False
-        ):
+        plans_of_views = batch.filled_plan.views
+        for pixels, view_plan in zip(copies.views, plans_of_views, strict=False):
             row_sizes = view_plan.crops.row_sizes
             assert row_sizes is not None
             # (pixels, channels, 1, 1) -> (pixels, 1, 1, channels)
-            views.append(split_rows(pixels.permute(0, 2, 3, 1), row_sizes))
+            pixels_nhwc = pixels.permute(0, 2, 3, 1)
+            images = split_rows(pixels_nhwc, row_sizes)
+            views.append(images)
         return views
 
     def _needs_pixel_masks(self, fields: HostFields | None) -> bool:
         """Whether a batch of buckets needs its pixel masks at once: it is asked for them, or they
         move.
         """
-        if fields is not None and "pixel_mask" in fields.names.values():
-            return True
+        if fields is not None:
+            names = fields.names.values()
+            if "pixel_mask" in names:
+                return True
         return any("shown" in augment.moves for augment in self._augments)
 
     def _augment_views(
@@ -405,11 +454,14 @@ class Transfer:
         row_labels = labels
         if rows_per_sample > 1:
             row_labels = labels.repeat_interleave(rows_per_sample)
-        field_names = () if batch.fields is None else batch.fields.images
+        field_names: tuple[str, ...] = ()
+        if batch.fields is not None:
+            field_names = batch.fields.images
         layout = batch.filled_plan.crops.layout
-        views = []
         if layout is not None and copies.views:
-            return [self._patches_of(batch, layout, plans, copies)], labels
+            patches = self._patches_of(batch, layout, plans, copies)
+            return [patches], labels
+        views = []
         for view, images in enumerate(copies.views):
             if view in plans:
                 augment, plan = plans[view]
@@ -423,7 +475,8 @@ class Transfer:
                     labels = soft[::rows_per_sample]
                 if masks:
                     masks[view] = augment.move_shown(masks[view], plan, plan_tensors)
-                fill = batch.plan.views[view].crops.rendering.mask_fill
+                rendering = batch.plan.views[view].crops.rendering
+                fill = rendering.mask_fill
                 for name in field_names:
                     entry = f"field.{view}.{name}"
                     if batch.fields is not None and name in batch.fields.maps:
@@ -436,7 +489,9 @@ class Transfer:
                             tensors[entry], plan, plan_tensors, fill
                         )
             if rows_per_sample > 1:
-                images = images.view(-1, rows_per_sample, *images.shape[1:])
+                # (n * k, ...) -> (n, k, ...)
+                shape_of_row = images.shape[1:]
+                images = images.view(-1, rows_per_sample, *shape_of_row)
             views.append(images)
         return views, labels
 
@@ -453,13 +508,16 @@ class Transfer:
             images = augment.normalise(images, plan, plan_tensors)
         row_sizes = batch.filled_plan.crops.row_sizes
         assert row_sizes is not None
-        count = int(layout.counts(row_sizes).sum())
+        patch_counts = layout.counts(row_sizes)
+        count = int(patch_counts.sum())
         return as_patches(images, layout, tensors["patch_valid"], count)
 
 
 def _one_or_list(views: list[Any]) -> Any:
     """A batch of several views has a list, any other a tensor."""
-    return views[0] if len(views) == 1 else views
+    if len(views) == 1:
+        return views[0]
+    return views
 
 
 def _as_dict(
@@ -485,25 +543,26 @@ def _as_dict(
                 row_sizes = view_plan.crops.row_sizes
                 layout = fields.layouts.get(entry)
                 if layout is not None:
-                    count = int(layout.counts(fields.row_sizes[entry]).sum())
+                    patch_counts = layout.counts(fields.row_sizes[entry])
+                    count = int(patch_counts.sum())
                     patch_valid = values[f"{name}_patch_valid"]
-                    pictures = as_images(value.permute(0, 3, 1, 2), layout)
+                    value_nchw = value.permute(0, 3, 1, 2)
+                    pictures = as_images(value_nchw, layout)
                     patches = as_patches(pictures, layout, patch_valid, count)
                     entries.append(patches)
                 elif name in fields.picture_lists:
                     counts = fields.counts.get(name)
                     row_sizes = fields.row_sizes.get(entry)
-                    entries.append(
-                        _picture_lists(value, counts, row_sizes, rows_per_sample)
-                    )
+                    lists = _picture_lists(value, counts, row_sizes, rows_per_sample)
+                    entries.append(lists)
                 elif name in fields.images and row_sizes is not None:
-                    entries.append(split_rows(value, row_sizes))
+                    images = split_rows(value, row_sizes)
+                    entries.append(images)
                 else:
                     counts = fields.counts.get(entry)
                     is_images = name in fields.images
-                    entries.append(
-                        _entry_of_view(value, counts, is_images, rows_per_sample)
-                    )
+                    form = _entry_of_view(value, counts, is_images, rows_per_sample)
+                    entries.append(form)
             batch[key] = _one_or_list(entries)
         elif name in values:
             batch[key] = values[name]
@@ -530,11 +589,13 @@ def _picture_lists(
     if row_sizes is not None:
         if counts is None:
             return stack_or_split(pictures, row_sizes)
-        return split_list(split_rows(pictures, row_sizes), counts)
+        single_pictures = split_rows(pictures, row_sizes)
+        return split_list(single_pictures, counts)
     pictures = _entry_of_view(pictures, None, True, rows_per_picture)
     if counts is None:
         return pictures
-    return list(torch.split(pictures, counts))  # views of its memory
+    pictures_of_samples = torch.split(pictures, counts)  # views of its memory
+    return list(pictures_of_samples)
 
 
 def _entry_of_view(
@@ -555,12 +616,13 @@ def _entry_of_view(
             return parts
         parts_of_samples = []
         for start in range(0, len(parts), rows_per_sample):
-            parts_of_samples.append(parts[start : start + rows_per_sample])
+            end = start + rows_per_sample
+            parts_of_samples.append(parts[start:end])
         return parts_of_samples
     if not is_images:
         return value
     if value.ndim == 4:
-        value = value.permute(0, 3, 1, 2)
+        value = value.permute(0, 3, 1, 2)  # channels before height and width
     if rows_per_sample == 1:
         return value
     return value.unflatten(0, (-1, rows_per_sample))
