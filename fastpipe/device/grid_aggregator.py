@@ -12,6 +12,9 @@ from fastpipe.arguments import refusing_unknown
 from fastpipe.errors import ConfigError, choice, whole
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS
 
+# Sizes and places, in outputs, count as whole numbers within this.
+_TOLERANCE = 1e-3
+
 
 class GridAggregator:
     """Puts the outputs for the patches of fastpipe.Grid together to outputs for whole images.
@@ -85,14 +88,20 @@ class GridAggregator:
             image = self._images.get(patch.image)
             if image is None or patch.number in image.patches:
                 height, width = patch.original_size
-                shape = (math.ceil(height * scale), math.ceil(width * scale))
+                rows_of_image = math.ceil(height * scale)
+                columns_of_image = math.ceil(width * scale)
+                shape = (rows_of_image, columns_of_image)
                 image = _WeightedSum(outputs[row], shape)
                 self._images[patch.image] = image
-            output = outputs[row].flip(2) if patch.mirrored else outputs[row]
+            output = outputs[row]
+            if patch.mirrored:
+                output = output.flip(2)
             counted = weights
             if self._margin:
-                counted = weights * _inside_margin(patch, weights, self._margin, scale)
-            image.add(output, counted, _find_place(patch, scale))
+                is_counted = _inside_margin(patch, weights, self._margin, scale)
+                counted = weights * is_counted
+            place = _find_place(patch, scale)
+            image.add(output, counted, place)
             image.patches.add(patch.number)
             if len(image.patches) == patch.patch_count:
                 del self._images[patch.image]
@@ -102,7 +111,8 @@ class GridAggregator:
                         "pixels; let patches overlap by twice the margin: "
                         "fastpipe.Grid(stride=size - 2 * margin)"
                     )
-                complete.append((patch.image, image.mean()))
+                mean = image.mean()
+                complete.append((patch.image, mean))
         return complete
 
 
@@ -119,7 +129,9 @@ class _Patch(NamedTuple):
 
 
 def _list_patches(batch: Mapping[str, Any]) -> list[_Patch]:
-    columns = {name: batch[name].tolist() for name in GridAggregator.FIELDS}
+    columns = {}
+    for name in GridAggregator.FIELDS:
+        columns[name] = batch[name].tolist()
     patches = []
     for row, (number, count) in enumerate(columns["patch"]):
         patch = _Patch(
@@ -148,7 +160,8 @@ def _check(outputs: Any, batch: Mapping[str, Any]) -> None:
             f"GridAggregator: expected a tensor of outputs (N, C, height, width), got a "
             f"{type(outputs).__name__}; use one aggregator for each output of the model"
         )
-    if outputs.ndim != 4 or len(outputs) != count:
+    is_for_patches = outputs.ndim == 4 and len(outputs) == count
+    if not is_for_patches:
         raise ConfigError(
             f"GridAggregator: expected outputs (N, C, height, width) for the {count} patches of "
             f"the batch, got {tuple(outputs.shape)}"
@@ -163,18 +176,22 @@ def _check(outputs: Any, batch: Mapping[str, Any]) -> None:
 def _find_scale(outputs: torch.Tensor, patch: _Patch) -> float:
     """Outputs for a pixel of a side. Raises ConfigError if both sides have not the same."""
     left, top, right, bottom = patch.crop_box
+    patch_width = right - left
+    patch_height = bottom - top
     height, width = outputs.shape[2:]
-    scale = height / (bottom - top)
-    if abs(width - (right - left) * scale) > 1e-3:
+    scale = height / patch_height
+    expected_width = patch_width * scale
+    if abs(width - expected_width) > _TOLERANCE:
         raise ConfigError(
-            f"GridAggregator: expected outputs with the ratio of the patches, {right - left:g} x "
-            f"{bottom - top:g} pixels, got {width} x {height}"
+            f"GridAggregator: expected outputs with the ratio of the patches, {patch_width:g} x "
+            f"{patch_height:g} pixels, got {width} x {height}"
         )
     factor = max(scale, 1 / scale)
-    if abs(factor - round(factor)) > 1e-3:
+    whole_factor = round(factor)
+    if abs(factor - whole_factor) > _TOLERANCE:
         raise ConfigError(
             f"GridAggregator: outputs of {width} x {height} are no whole part of patches of "
-            f"{right - left:g} x {bottom - top:g} pixels. Does the model cut the edges off? Pad its "
+            f"{patch_width:g} x {patch_height:g} pixels. Does the model cut the edges off? Pad its "
             "convolutions (padding='same') and pass GridAggregator(margin=...), which leaves the "
             "outputs at the edges of patches out; or resize the outputs to the patches"
         )
@@ -193,10 +210,18 @@ def _inside_margin(
     trimmed = math.ceil(margin * scale)
     inside = torch.zeros_like(weights)
     rows, columns = weights.shape
-    first_row = trimmed if top > 0 else 0
-    first_column = trimmed if left > 0 else 0
-    end_row = rows - trimmed if bottom < height else rows
-    end_column = columns - trimmed if right < width else columns
+    first_row = 0
+    first_column = 0
+    end_row = rows
+    end_column = columns
+    if top > 0:
+        first_row = trimmed
+    if left > 0:
+        first_column = trimmed
+    if bottom < height:
+        end_row = rows - trimmed
+    if right < width:
+        end_column = columns - trimmed
     inside[first_row:end_row, first_column:end_column] = 1
     return inside
 
@@ -205,18 +230,21 @@ def _find_place(patch: _Patch, scale: float) -> tuple[int, int]:
     """The row and the column of the output at which a patch begins. Raises ConfigError if it begins
     between two.
     """
-    x = patch.crop_box[0] * scale
-    y = patch.crop_box[1] * scale
+    patch_x, patch_y, _, _ = patch.crop_box
+    x = patch_x * scale
+    y = patch_y * scale
     top = round(y)
     left = round(x)
-    is_between_rows = abs(top - y) > 1e-3
-    is_between_columns = abs(left - x) > 1e-3
+    distance_y = abs(top - y)
+    distance_x = abs(left - x)
+    is_between_rows = distance_y > _TOLERANCE
+    is_between_columns = distance_x > _TOLERANCE
     if is_between_rows or is_between_columns:
+        pixels_per_output = 1 / scale
         raise ConfigError(
-            f"GridAggregator: the patch at x={patch.crop_box[0]:g}, y={patch.crop_box[1]:g} begins "
-            f"at x={x:g}, y={y:g} of the outputs, between two of them; pass a stride and images "
-            f"whose sizes are multiples of {1 / scale:g} pixels, or resize the outputs to the "
-            "patches first"
+            f"GridAggregator: the patch at x={patch_x:g}, y={patch_y:g} begins at x={x:g}, y={y:g} "
+            "of the outputs, between two of them; pass a stride and images whose sizes are "
+            f"multiples of {pixels_per_output:g} pixels, or resize the outputs to the patches first"
         )
     return top, left
 
@@ -228,7 +256,8 @@ def _make_window(name: str, outputs: torch.Tensor) -> torch.Tensor:
         return torch.ones(height, width, device=outputs.device)
     columns = _inner_hann(width, outputs.device)
     rows = _inner_hann(height, outputs.device)
-    return rows[:, None] * columns
+    weights_of_rows = rows[:, None]
+    return weights_of_rows * columns
 
 
 def _inner_hann(length: int, device: torch.device) -> torch.Tensor:
@@ -250,7 +279,8 @@ class _WeightedSum:
         self._dtype = output.dtype
         # float16 would lose digits in sums of many patches.
         dtype = torch.promote_types(output.dtype, torch.float32)
-        self._sum = output.new_zeros((len(output), *shape), dtype=dtype)
+        shape_of_sum = (len(output), *shape)  # (C, height, width)
+        self._sum = output.new_zeros(shape_of_sum, dtype=dtype)
         self._weights = output.new_zeros(shape, dtype=dtype)
 
     def add(
@@ -262,16 +292,21 @@ class _WeightedSum:
         _, image_height, image_width = self._sum.shape
         height = min(patch_height, image_height - top)
         width = min(patch_width, image_width - left)
-        rows = slice(top, top + height)
-        columns = slice(left, left + width)
-        weights = weights[:height, :width]
+        bottom = top + height
+        right = left + width
+        rows = slice(top, bottom)
+        columns = slice(left, right)
+        visible_weights = weights[:height, :width]
         visible = output[:, :height, :width]
-        self._sum[:, rows, columns] += visible * weights
-        self._weights[rows, columns] += weights
+        weighted = visible * visible_weights
+        self._sum[:, rows, columns] += weighted
+        self._weights[rows, columns] += visible_weights
 
     def is_covered(self) -> bool:
         """Whether each output of the whole has one of a patch."""
-        return bool((self._weights > 0).all())
+        is_covered = self._weights > 0
+        return bool(is_covered.all())
 
     def mean(self) -> torch.Tensor:
-        return (self._sum / self._weights).to(self._dtype)
+        mean = self._sum / self._weights
+        return mean.to(self._dtype)
