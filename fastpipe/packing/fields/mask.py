@@ -33,8 +33,9 @@ def mask_size(data: bytes) -> tuple[int, int]:
     if name != "PNG":
         raise ImageError(f"{name}, which may change ids; {_EXPECTED}")
     header = native(_engine.png_header, data, sys.maxsize)
-    if header["color"] not in ("gray", "palette"):
-        raise ImageError(f"a PNG with colours ({header['color']}); {_EXPECTED}")
+    colour = header["color"]
+    if colour not in ("gray", "palette"):
+        raise ImageError(f"a PNG with colours ({colour}); {_EXPECTED}")
     return header["width"], header["height"]
 
 
@@ -49,7 +50,8 @@ def mask_of_png(data: bytes) -> NDArray[Any]:
 def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
     """(H, W) uint8 or uint16, a copy; of bool, or of any integers that fit."""
     has_pixels = mask.ndim == 2 and mask.size > 0
-    if not has_pixels or mask.dtype.kind not in "biu":
+    has_whole_numbers = mask.dtype.kind in "biu"  # bool, signed and unsigned integers
+    if not has_pixels or not has_whole_numbers:
         raise ImageError(f"{_EXPECTED}; got an array of {mask.shape} {mask.dtype}")
     if mask.dtype in (np.bool_, np.uint8):
         return mask.astype(np.uint8)
@@ -72,7 +74,8 @@ def unite_masks(masks: Iterable[NDArray[Any]]) -> NDArray[Any]:
             united = mask.copy()
             continue
         _check_same_size(mask, united, count)
-        united = np.where(mask != 0, mask, united)
+        is_covered = mask != 0
+        united = np.where(is_covered, mask, united)
     if united is None:
         raise ImageError("expected masks of an image, got none")
     return united
@@ -81,9 +84,11 @@ def unite_masks(masks: Iterable[NDArray[Any]]) -> NDArray[Any]:
 def _check_same_size(mask: NDArray[Any], first: NDArray[Any], count: int) -> None:
     """ImageError: a mask, the `count`-th one of an image, has another size than the first."""
     if mask.shape != first.shape:
+        height, width = mask.shape
+        first_height, first_width = first.shape
         raise ImageError(
-            f"mask {count} of an object has {mask.shape[1]} x {mask.shape[0]} pixels, and the "
-            f"first has {first.shape[1]} x {first.shape[0]}"
+            f"mask {count} of an object has {width} x {height} pixels, and the first has "
+            f"{first_width} x {first_height}"
         )
 
 
@@ -99,10 +104,13 @@ def number_objects(masks: Iterable[NDArray[Any]]) -> NDArray[Any]:
         if numbers is None:
             numbers = np.zeros(mask.shape, dtype=np.uint16)
         _check_same_size(mask, numbers, count)
-        numbers[mask != 0] = count
+        is_covered = mask != 0
+        numbers[is_covered] = count
     if numbers is None:
         raise ImageError("expected masks of objects, got none")
-    return numbers.astype(np.uint8) if count < 256 else numbers
+    if count < 256:
+        return numbers.astype(np.uint8)
+    return numbers
 
 
 def draw_shapes(
@@ -121,30 +129,36 @@ def draw_shapes(
     Raises:
         ImageError: a segmentation is impossible.
     """
-    max_id = max((shape_id for shape_id, _ in shapes), default=0)
+    ids = [shape_id for shape_id, _ in shapes]
+    max_id = max(ids, default=0)
     if max_id > _MAX_ID:
         raise ImageError(
             f"expected ids of at most {_MAX_ID:,} for a mask, got {max_id:,}"
         )
-    dtype = np.uint8 if max_id < 256 else np.uint16
+    dtype: type[np.unsignedinteger[Any]] = np.uint8
+    if max_id >= 256:
+        dtype = np.uint16
     mask = np.zeros((height, width), dtype=dtype)
     for shape_index, (shape_id, shape) in enumerate(shapes):
         try:
             if is_tool_shape(shape):
-                mask[draw_tool_shape(shape, width, height)] = shape_id
+                is_covered = draw_tool_shape(shape, width, height)
+                mask[is_covered] = shape_id
                 continue
             runs = _count_runs(shape, width, height)
         except (ValueError, TypeError, OverflowError) as problem:
             raise ImageError(f"segmentation {shape_index}: {problem}") from None
         # (runs,) every second run is inside; (pixels,) each run as often as it has pixels.
-        is_inside_run = np.arange(len(runs)) % 2 == 1
+        run_numbers = np.arange(len(runs))
+        is_inside_run = run_numbers % 2 == 1
         is_inside = np.repeat(is_inside_run, runs)
         if run_order == COLUMNS or not _is_of_table(shape):
             # Runs go down the columns, so the axes are (x, y).
-            pixels = is_inside.reshape(width, height).T
+            columns = is_inside.reshape(width, height)
+            is_covered = columns.T
         else:
-            pixels = is_inside.reshape(height, width)
-        mask[pixels] = shape_id
+            is_covered = is_inside.reshape(height, width)
+        mask[is_covered] = shape_id
     return mask
 
 
@@ -161,15 +175,18 @@ def _count_runs(shape: object, width: int, height: int) -> list[int]:
 
     ValueError, TypeError, OverflowError: the segmentation is impossible.
     """
+    num_pixels = width * height
     if shape == []:
-        return [width * height]
+        return [num_pixels]
     if _is_of_table(shape):
-        return count_alternately(shape["runs"], width * height)
+        return count_alternately(shape["runs"], num_pixels)
     if isinstance(shape, dict) and "shares" in shape:
         # (points, 2) as shares of the image's width and height
         shares = np.array(shape["shares"], dtype=np.float64)
-        polygon = shares.reshape(-1, 2) * (width, height)
-        shape = [polygon.ravel().tolist()]
+        share_points = shares.reshape(-1, 2)
+        points = share_points * (width, height)
+        polygon = points.ravel().tolist()
+        shape = [polygon]
     if isinstance(shape, list):
         shape = _fill_polygons(shape, width, height)
 
@@ -177,7 +194,8 @@ def _count_runs(shape: object, width: int, height: int) -> list[int]:
     size = None
     if isinstance(shape, dict):
         size = shape.get("size")
-    if not isinstance(shape, dict) or list(size or []) != [height, width]:
+    has_size = list(size or []) == [height, width]
+    if not isinstance(shape, dict) or not has_size:
         raise ValueError(
             f"expected polygons, or runs of size [{height}, {width}]; got {size or shape!r:.60}"
         )
@@ -189,10 +207,10 @@ def _count_runs(shape: object, width: int, height: int) -> list[int]:
         runs = decode_counts(counts)
     if not isinstance(runs, list) or not all(_is_run(run) for run in runs):
         raise ValueError(f"expected counts of 0 or more, got {counts!r:.60}")
-    expected_pixels = width * height
-    if sum(runs) != expected_pixels:
+    total = sum(runs)
+    if total != num_pixels:
         raise ValueError(
-            f"expected counts of {expected_pixels:,} pixels in all, got {sum(runs):,}"
+            f"expected counts of {num_pixels:,} pixels in all, got {total:,}"
         )
     return runs
 
@@ -226,15 +244,22 @@ def _check_polygon(polygon: object, width: int, height: int) -> None:
     coordinates = np.empty(0, dtype=np.float64)
     if isinstance(polygon, list):
         coordinates = np.array(polygon, dtype=np.float64)
+    num_coordinates = len(coordinates)
     is_flat = coordinates.ndim == 1
-    has_points = len(coordinates) >= 6 and len(coordinates) % 2 == 0
-    if not is_flat or not has_points:
+    has_pairs = num_coordinates % 2 == 0
+    has_three_points = num_coordinates >= 6
+    is_polygon = is_flat and has_pairs and has_three_points
+    if not is_polygon:
         raise ValueError(
             f"expected polygons of three or more points x, y, ...; got {polygon!r:.60}"
         )
     # (points, 2): x and y as shares of the image's width and height.
-    shares = coordinates.reshape(-1, 2) / (width, height)
-    is_near = (shares >= -1) & (shares <= 2)
+    points = coordinates.reshape(-1, 2)
+    shares = points / (width, height)
+    # So far outside as the image is large.
+    is_near_begin = shares >= -1
+    is_near_end = shares <= 2
+    is_near = is_near_begin & is_near_end
     if not is_near.all():
         raise ValueError(
             f"expected points in or near an image of {width} x {height}; got {polygon!r:.60}"
