@@ -45,14 +45,16 @@ def _shared_by(kind: str, value: Stored) -> Any:
     """
     if kind in ARRAY_KINDS and value.member is not None:
         header = read_array_header(value.member)
-        return [header.dtype, list(header.shape)]
+        lengths = list(header.shape)
+        return [header.dtype, lengths]
     note = value.note
     if not note:
         return None
     if kind == "floats":
         return len(note)
     if kind == "keypoints":
-        return len(note[0])
+        points_of_object = note[0]
+        return len(points_of_object)
     if kind == "boxes":
         if not note["boxes"]:
             return None
@@ -65,13 +67,18 @@ def _shared_by(kind: str, value: Stored) -> Any:
 def _merge_shared(kind: str, before: Any, shared: Any) -> Any:
     """What values share that share this with some, and that with others; None: they cannot."""
     if kind not in ARRAY_KINDS:
-        return before if before == shared else None
+        if before != shared:
+            return None
+        return before
     dtype, lengths = shared
     dtype_before, lengths_before = before
-    if dtype != dtype_before or len(lengths) != len(lengths_before):
+    has_same_axes = len(lengths) == len(lengths_before)
+    if dtype != dtype_before or not has_same_axes:
         return None
     # Only the height and the width of maps may differ.
-    if kind == "map" and lengths[2:] != lengths_before[2:]:
+    channels = lengths[2:]
+    channels_before = lengths_before[2:]
+    if kind == "map" and channels != channels_before:
         return None
     shape = common_shape([lengths_before, lengths])
     return [dtype, list(shape)]
@@ -80,15 +87,19 @@ def _merge_shared(kind: str, before: Any, shared: Any) -> Any:
 def _describe_difference(kind: str, expected: Any, got: Any) -> str:
     """The end of a message: two values of `_shared_by` for a kind."""
     as_before = "as in the samples before"
-    if kind == "map":
-        return (
-            f"expected {expected[0]} of the shape {_shape_of_maps(expected[1])}, {as_before}; got "
-            f"{got[0]} of {_shape_of_maps(got[1])}"
-        )
     if kind in ARRAY_KINDS:
+        dtype, lengths = got
+        expected_dtype, expected_lengths = expected
+        if kind == "map":
+            shape = _shape_of_maps(lengths)
+            expected_shape = _shape_of_maps(expected_lengths)
+            return (
+                f"expected {expected_dtype} of the shape {expected_shape}, {as_before}; got {dtype} "
+                f"of {shape}"
+            )
         return (
-            f"expected {expected[0]} with {len(expected[1])} axes, {as_before}; got {got[0]} with "
-            f"{len(got[1])}"
+            f"expected {expected_dtype} with {len(expected_lengths)} axes, {as_before}; got {dtype} "
+            f"with {len(lengths)}"
         )
     if kind == "floats":
         return f"expected {expected} numbers, {as_before}; got {got}"
@@ -101,13 +112,17 @@ def _describe_difference(kind: str, expected: Any, got: Any) -> str:
     else:
         choices = ("numbers", "names")
         subject = "classes as"
-    return f"expected {subject} {choices[expected]}, {as_before}; got {choices[got]}"
+    expected_choice = choices[expected]
+    got_choice = choices[got]
+    return f"expected {subject} {expected_choice}, {as_before}; got {got_choice}"
 
 
 def _shape_of_maps(lengths: Sequence[int | None]) -> str:
     """The shape that all maps of a field have: their height and width may differ."""
-    channels = "".join(f", {length}" for length in lengths[2:])
-    return f"(height, width{channels})"
+    axes = ["height", "width"]
+    for length in lengths[2:]:
+        axes.append(str(length))
+    return f"({', '.join(axes)})"
 
 
 def agreement_state_of(fields: Iterable[Field]) -> dict[str, Any]:
@@ -119,14 +134,17 @@ def _agreed_of(field: Field) -> Agreed:
     if field.kind == "boxes":
         return Agreed(field.labelled)
     if field.kind == "classes":
-        has_classes = bool(field.names or field.classes)
-        has_names = bool(field.names) if has_classes else None
+        has_names: bool | None = None  # no sample has a class
+        if field.names or field.classes:
+            has_names = bool(field.names)
         return Agreed(has_names, field.classes, list(field.names))
     if field.kind in ARRAY_KINDS:
-        return Agreed([field.dtype, list(field.shape)])
+        lengths = list(field.shape)
+        return Agreed([field.dtype, lengths])
     if field.kind in _ATTRIBUTES:
+        attribute = _ATTRIBUTES[field.kind]
         # A width of 0: no sample has a value.
-        shared = getattr(field, _ATTRIBUTES[field.kind]) or None
+        shared = getattr(field, attribute) or None
         return Agreed(shared)
     return Agreed()
 
@@ -146,15 +164,18 @@ class Agreement:
     def __init__(
         self, kinds: Mapping[str, str], agreed: Mapping[str, Any] | None = None
     ) -> None:
-        self.kinds = {check_name(name): kind for name, kind in kinds.items()}
+        agreed = agreed or {}
+        self.kinds: dict[str, str] = {}
         self._agreed: dict[str, Agreed] = {}
         # For each field with class names, the number of each name.
         self._numbers: dict[str, dict[str, int]] = {}
-        agreed = agreed or {}
-        for name in self.kinds:
+        for given_name, kind in kinds.items():
+            name = check_name(given_name)
             shared = None
             if name in agreed:
-                shared = agreed[name]["shared"]
+                state = agreed[name]
+                shared = state["shared"]
+            self.kinds[name] = kind
             self._agreed[name] = Agreed(shared)
             self._numbers[name] = {}
 
@@ -162,7 +183,10 @@ class Agreement:
     def complete(self) -> bool:
         """Whether it is known of all fields what their values share."""
         for name, kind in self.kinds.items():
-            if kind in _SHARING_KINDS and self._agreed[name].shared is None:
+            if kind not in _SHARING_KINDS:
+                continue
+            agreed = self._agreed[name]
+            if agreed.shared is None:
                 return False
         return True
 
@@ -170,8 +194,9 @@ class Agreement:
         """The agreement as JSON can hold it."""
         state = {}
         for name, agreed in self._agreed.items():
-            names = list(self._numbers[name])
-            state[name] = {**asdict(agreed), "names": names}
+            state_of_field = asdict(agreed)
+            state_of_field["names"] = list(self._numbers[name])
+            state[name] = state_of_field
         return state
 
     def compare(self, values: Sequence[Stored]) -> dict[str, Agreed]:
@@ -180,7 +205,8 @@ class Agreement:
         ImageError: a value differs from those before.
         """
         agreed = {}
-        for (name, kind), value in zip(self.kinds.items(), values, strict=True):
+        for name, value in zip(self.kinds, values, strict=True):
+            kind = self.kinds[name]
             before = self._agreed[name]
             with naming_field(name):
                 agreed[name] = _agree(kind, value, before)
@@ -196,9 +222,12 @@ class Agreement:
         self._agreed.update(agreed)
         numbered = []
         for name, value in zip(self.kinds, values, strict=True):
-            has_class_names = self.kinds[name] == "classes" and agreed[name].shared
-            if has_class_names:
-                numbers = self._number(name, value.note or ())
+            kind = self.kinds[name]
+            agreed_of_field = agreed[name]
+            # True: its classes are names.
+            if kind == "classes" and agreed_of_field.shared:
+                class_names = value.note or ()
+                numbers = self._number(name, class_names)
                 value = Stored(numbers)
             numbered.append(value)
         return numbered
@@ -255,7 +284,8 @@ class Agreement:
                 dtype, lengths = agreed.shared
                 shared = {"dtype": dtype, "shape": tuple(lengths)}
             classes = len(names) or agreed.classes
-            fields.append(Field(name, kind, classes=classes, names=names, **shared))
+            field = Field(name, kind, classes=classes, names=names, **shared)
+            fields.append(field)
         return fields
 
 
@@ -267,9 +297,11 @@ def _agree(kind: str, value: Stored, agreed: Agreed) -> Agreed:
     if agreed.shared is not None:
         merged = _merge_shared(kind, agreed.shared, shared)
         if merged is None:
-            raise ImageError(_describe_difference(kind, agreed.shared, shared))
+            difference = _describe_difference(kind, agreed.shared, shared)
+            raise ImageError(difference)
         shared = merged
     classes = agreed.classes
     if kind == "classes" and not shared:
-        classes = max(classes, 1 + max(value.note))
+        highest_class = max(value.note)
+        classes = max(classes, highest_class + 1)
     return Agreed(shared, classes)
