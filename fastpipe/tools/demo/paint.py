@@ -46,9 +46,9 @@ def paint_scene(rng: np.random.Generator, height: int, width: int, name: str) ->
     """Paint a scene of that many pixels, with an object of class `name`."""
     turn = rng.uniform(0.0, 2.0 * np.pi)
     # 0.6 across and 0.8 towards the camera: a vector of length 1.
-    light_x = float(0.6 * np.cos(turn))
-    light_y = float(0.6 * np.sin(turn))
-    light = Light(light_x, light_y, 0.8)
+    light_x = 0.6 * np.cos(turn)
+    light_y = 0.6 * np.sin(turn)
+    light = Light(float(light_x), float(light_y), 0.8)
     planes, rough = _paint_backdrop(rng, height, width)
     shape = draw_shape(rng, name, height, width)
     _lay_object(rng, planes, rough, shape, light)
@@ -57,22 +57,28 @@ def paint_scene(rng: np.random.Generator, height: int, width: int, name: str) ->
 
 
 def _resize(field: Field, height: int, width: int) -> Field:
-    resized = cv2.resize(field, (width, height), interpolation=cv2.INTER_CUBIC)
+    size = (width, height)
+    resized = cv2.resize(field, size, interpolation=cv2.INTER_CUBIC)
     return np.asarray(resized, np.float32)
 
 
 def _blur(field: Field, sigma: float) -> Field:
     # With a size of (0, 0) cv2 derives the kernel's size from sigma.
-    blurred = cv2.GaussianBlur(field, (0, 0), max(0.8, sigma))
+    kernel_size = (0, 0)
+    visible_sigma = max(0.8, sigma)
+    blurred = cv2.GaussianBlur(field, kernel_size, visible_sigma)
     return np.asarray(blurred, np.float32)
 
 
 def _step(field: Field, softness: float) -> Field:
     """A smooth step from 0 to 1 at 0, of half-width `softness`."""
     slope = 0.5 / softness
-    t = np.clip(field * slope + 0.5, 0.0, 1.0)
+    ramp = field * slope + 0.5
+    t = np.clip(ramp, 0.0, 1.0)
     # The cubic polynomial with slope 0 at both ends, "smoothstep".
-    step = t * t * (3.0 - 2.0 * t)
+    squared = t * t
+    factor = 3.0 - 2.0 * t
+    step = squared * factor
     return np.asarray(step, np.float32)
 
 
@@ -97,14 +103,19 @@ def _draw_noise(
     amplitude = 1.0
     for octave in reversed(octaves):
         cell_size = 1 << octave
+        # A corner more than cells, on each side.
         rows = _divide_up(height, cell_size) + 1
         columns = _divide_up(width, cell_size) + 1
-        noise = rng.standard_normal((rows, columns), dtype=np.float32)
+        grid_shape = (rows, columns)
+        noise = rng.standard_normal(grid_shape, dtype=np.float32)
         # The coarser octaves, as large as this one.
-        field = _resize(field, rows, columns) + amplitude * noise
+        coarser = _resize(field, rows, columns)
+        octave_noise = amplitude * noise
+        field = coarser + octave_noise
         amplitude *= persistence
     field = _resize(field, height, width)
-    normalised = (field - field.mean()) / field.std()
+    deviations = field - field.mean()
+    normalised = deviations / field.std()
     return np.asarray(normalised, np.float32)
 
 
@@ -119,9 +130,11 @@ def _draw_colour(rng: np.random.Generator) -> Colour:
     colour = np.array([blue, 0.0, red], np.float32)
     # Green is such that the luma is 0.
     luma_without_green = colour @ _LUMA_BGR
-    colour[1] = -luma_without_green / _LUMA_BGR[1]
+    luma_of_green = _LUMA_BGR[1]
+    colour[1] = -luma_without_green / luma_of_green
     luma = np.float32(rng.uniform(25.0, 230.0))
-    colour = np.clip(colour + luma, 4.0, 250.0)
+    bright_colour = colour + luma
+    colour = np.clip(bright_colour, 4.0, 250.0)
     return np.asarray(colour, np.float32)
 
 
@@ -129,7 +142,8 @@ def _draw_contrasting(rng: np.random.Generator, surroundings: Colour) -> Colour:
     """Draw a colour whose luma is at least _CONTRAST away from another's, so that one sees it."""
     while True:
         colour = _draw_colour(rng)
-        luma_distance = float(_LUMA_BGR @ (colour - surroundings))
+        difference = colour - surroundings
+        luma_distance = float(_LUMA_BGR @ difference)
         if abs(luma_distance) >= _CONTRAST:
             return colour
 
@@ -138,7 +152,8 @@ def _mix(first: Colour, second: Colour, share: Field) -> Planes:
     """A surface that runs from one colour to another, with a share of the second."""
     # (channels, 1, 1)
     first_plane = first[:, None, None]
-    difference = (second - first)[:, None, None]
+    second_plane = second[:, None, None]
+    difference = second_plane - first_plane
     return first_plane + difference * share
 
 
@@ -151,8 +166,9 @@ def _paint_backdrop(
         The planes, and how strong the fine texture is at each pixel, 0 to 1.
     """
     longer_side = max(height, width)
+    end_octave = int(np.log2(longer_side))
     # From cells of 4 pixels; what is finer is the texture's.
-    octaves = range(2, int(np.log2(longer_side)))
+    octaves = range(2, end_octave)
     # (height, 1) from -1 at the top to 1 at the bottom.
     rows = np.linspace(-1.0, 1.0, height, dtype=np.float32)
     down: Field = rows[:, None]
@@ -162,9 +178,11 @@ def _paint_backdrop(
     sky += slope * down
     first_colour = _draw_colour(rng)
     second_colour = _draw_colour(rng)
-    planes = _mix(first_colour, second_colour, _step(sky, 1.2))
+    sky_share = _step(sky, 1.2)
+    planes = _mix(first_colour, second_colour, sky_share)
     roughness = rng.uniform(0.02, 0.3)
-    rough = np.full((height, width), roughness, np.float32)
+    shape = (height, width)
+    rough = np.full(shape, roughness, np.float32)
 
     body_count = rng.integers(1, 4)
     levels = rng.uniform(-0.5, 0.9, body_count)
@@ -172,22 +190,35 @@ def _paint_backdrop(
         persistence = rng.uniform(0.35, 0.6)
         # Positive inside the body: below its level, up to an uneven edge.
         edge = _draw_noise(rng, height, width, persistence, octaves)
-        body = 0.5 * edge + 4.0 * (down - level)
+        below_level = down - level
+        unevenness_of_edge = 0.5 * edge
+        body = unevenness_of_edge + 4.0 * below_level
         softness = rng.uniform(0.02, 0.12)
         mask = _step(body, softness)
         # Deeper inside a body less light falls in: it gets darker below its lit edge.
-        uneven = 0.6 * _draw_noise(rng, height, width, 0.6, octaves)
+        unevenness = _draw_noise(rng, height, width, 0.6, octaves)
+        uneven = 0.6 * unevenness
         inside = uneven + 0.5 * body
-        depth = _step(inside - 0.3, 1.5)
+        below_lit_edge = inside - 0.3
+        depth = _step(below_lit_edge, 1.5)
         lit_colour = _draw_colour(rng)
         tint = _draw_colour(rng)
-        dark_colour = 0.65 * lit_colour + 0.25 * tint
+        darkened_colour = 0.65 * lit_colour
+        dark_colour = darkened_colour + 0.25 * tint
         surface = _mix(lit_colour, dark_colour, depth)
-        # Where the mask is 1, the surface replaces what is behind it.
-        planes += mask * (surface - planes)
         roughness = rng.uniform(0.05, 1.0)
-        rough += mask * (roughness - rough)
+        _lay_over(planes, rough, surface, roughness, mask)
     return planes, rough
+
+
+def _lay_over(
+    planes: Planes, rough: Field, surface: Planes, roughness: float, mask: Field
+) -> None:
+    """Lay a surface over planes, in place: where the mask is 1, it replaces what is behind it."""
+    difference = surface - planes
+    planes += mask * difference
+    rough_difference = roughness - rough
+    rough += mask * rough_difference
 
 
 def _lay_object(
@@ -198,47 +229,61 @@ def _lay_object(
     # (blue-green-red,) the mean colour of the pixels that it covers.
     covered = planes * shape.cover
     area = shape.cover.sum()
-    behind = covered.sum(axis=(1, 2)) / area
+    colour_sums = covered.sum(axis=(1, 2))
+    behind = colour_sums / area
     first = _draw_contrasting(rng, behind)
     second = _draw_contrasting(rng, first)
 
     # Shadow and light are smooth, so a coarser grid is enough for them.
-    step = max(1, int(0.02 * shape.side))
+    exact_step = 0.02 * shape.side
+    step = max(1, int(exact_step))
     side = shape.side / step
-    grid = (_divide_up(width, step), _divide_up(height, step))
+    grid_width = _divide_up(width, step)
+    grid_height = _divide_up(height, step)
+    grid = (grid_width, grid_height)
     resized = cv2.resize(shape.cover, grid, interpolation=cv2.INTER_AREA)
     small_cover = np.asarray(resized, np.float32)
     shadow = _cast_shadow(small_cover, side, light)
+    large_shadow = _resize(shadow, height, width)
     darkness = rng.uniform(0.25, 0.6)
-    planes *= 1.0 - darkness * _resize(shadow, height, width)
+    shading = darkness * large_shadow
+    planes *= 1.0 - shading
 
     small_lit = _light_bulge(small_cover, side, light)
     lit = _resize(small_lit, height, width)
     lit = np.clip(lit, 0.0, 1.0)
     glossiness = rng.uniform(0.0, 360.0)
-    highlight = np.clip(lit - 0.93, 0.0, 1.0)
+    above_threshold = lit - 0.93
+    highlight = np.clip(above_threshold, 0.0, 1.0)
     gloss = glossiness * highlight
     share = shape.second
     if share is None:
         share = np.zeros((1, 1), np.float32)
     brightness = 0.45 + 0.62 * lit
     colours = _mix(first, second, share)
-    surface = colours * brightness + gloss
+    lit_colours = colours * brightness
+    surface = lit_colours + gloss
     mask = _blur(shape.cover, 0.0)  # a lens leaves every edge a little soft
-    planes += mask * (surface - planes)
     roughness = rng.uniform(0.05, 0.45)
-    rough += mask * (roughness - rough)
+    _lay_over(planes, rough, surface, roughness, mask)
 
 
 def _cast_shadow(cover: Field, side: float, light: Light) -> Field:
     """The shadow of an object on the coarse grid, 0 to 1. It lies away from the light."""
-    shift_x = -0.09 * light.x * side
-    shift_y = -0.09 * light.y * side
+    away_x = -0.09 * light.x
+    away_y = -0.09 * light.y
+    shift_x = away_x * side
+    shift_y = away_y * side
     # (2, 3), as cv2.warpAffine takes it: a move without a turn.
-    shift = np.array([[1.0, 0.0, shift_x], [0.0, 1.0, shift_y]])
+    x_row = [1.0, 0.0, shift_x]
+    y_row = [0.0, 1.0, shift_y]
+    shift = np.array([x_row, y_row])
     height, width = cover.shape
-    shifted = cv2.warpAffine(cover, shift, (width, height))
-    return _blur(np.asarray(shifted, np.float32), 0.04 * side)
+    size = (width, height)
+    shifted = cv2.warpAffine(cover, shift, size)
+    hard_shadow = np.asarray(shifted, np.float32)
+    softness = 0.04 * side
+    return _blur(hard_shadow, softness)
 
 
 def _light_bulge(cover: Field, side: float, light: Light) -> Field:
@@ -247,12 +292,19 @@ def _light_bulge(cover: Field, side: float, light: Light) -> Field:
     Its blurred mask is its height. Its brightness is Lambert's law: the cosine of the angle between
     the light and the surface's normal, (-slope_x, -slope_y, 1) divided by its length.
     """
-    rim = 0.07 * _blur(cover, 0.06 * side)
-    dome = 0.45 * _blur(cover, 0.22 * side)
+    near_edge = _blur(cover, 0.06 * side)
+    wide = _blur(cover, 0.22 * side)
+    rim = 0.07 * near_edge
+    dome = 0.45 * wide
     bulge = side * (rim + dome)
     slope_y, slope_x = np.gradient(bulge)
-    normal_length = np.sqrt(1.0 + slope_x**2 + slope_y**2)
-    towards_light = light.z - light.x * slope_x - light.y * slope_y
+    squared_x = slope_x**2
+    squared_y = slope_y**2
+    squared_length = 1.0 + squared_x + squared_y
+    normal_length = np.sqrt(squared_length)
+    across = light.x * slope_x
+    down = light.y * slope_y
+    towards_light = light.z - across - down
     return np.asarray(towards_light / normal_length)
 
 
@@ -262,23 +314,28 @@ def _draw_texture(
     """Draw fine texture: a rough relief lit from the side, and coloured grain."""
     height, width = rough.shape
     persistence = rng.uniform(0.9, 1.4)
-    relief = _draw_noise(rng, height, width, persistence, range(5))
+    octaves = range(5)  # cells of up to 16 pixels
+    relief = _draw_noise(rng, height, width, persistence, octaves)
     slope_y, slope_x = np.gradient(relief)
-    lit = light.x * slope_x + light.y * slope_y
-    shading = 2.0 * lit + 0.6 * relief
+    across = light.x * slope_x
+    down = light.y * slope_y
+    lit = across + down
+    tone_of_height = 0.6 * relief  # higher is brighter, wherever the light comes from
+    shading = 2.0 * lit + tone_of_height
     luma = 11.0 * rough * shading
     # A sensor's grain is everywhere, in focus or not.
     grain_luma = rng.uniform(1.5, 5.5)
     grain = rng.standard_normal(rough.shape, dtype=np.float32)
     luma += grain_luma * grain
     # Stronger where the photo is bright.
-    weight = planes * (0.6 / 128.0) + 0.4
+    weight_per_level = 0.6 / 128.0
+    weight = planes * weight_per_level + 0.4
     texture = luma * weight
     # Colour is coarser than luma: half as many pixels each way.
     half_height = _divide_up(height, 2)
     half_width = _divide_up(width, 2)
     for channel in (0, 2):  # blue and red
-        hue = _draw_noise(rng, half_height, half_width, 1.1, range(5))
+        hue = _draw_noise(rng, half_height, half_width, 1.1, octaves)
         hue_weight = 2.0 * rough + 1.0
         large_hue = _resize(hue, height, width)
         texture[channel] += large_hue * hue_weight
