@@ -32,6 +32,7 @@ _DARK = (20, 20, 20)
 _LIGHT = (255, 255, 255)
 _BRIGHT_LUMA = 140  # from which on the text of a tag is dark
 _TAG_HEIGHT = 13
+_TAG_MARGIN = 3  # by which a tag is wider than its text
 _RADIUS = 3
 
 Colour = tuple[int, int, int]
@@ -64,20 +65,26 @@ def with_marks(image: Pixels, marks: Marks) -> Pixels:
     """A copy of a picture with marks drawn into it, scaled to its size."""
     drawn = image.copy()
     height, width, _ = image.shape
-    scale = np.array([width, height]) / marks.size
+    image_size = np.array([width, height])
+    scale = image_size / marks.size
     for ids in marks.masks:
         _draw_mask(drawn, ids)
     for boxes in marks.boxes:
-        for number, corners in enumerate(boxes.corners.reshape(-1, 2, 2) * scale):
-            if boxes.labels is None:
-                _draw_box(drawn, corners, colour_of(number))
-                continue
-            label = int(boxes.labels[number])
-            name = name_of(label, boxes.names)
-            _draw_box(drawn, corners, colour_of(label), name)
+        # (M, 2, 2) x, y of the left top and of the right bottom
+        corners_on_canvas = boxes.corners.reshape(-1, 2, 2)
+        scaled_corners = corners_on_canvas * scale
+        for number, corners in enumerate(scaled_corners):
+            colour_number = number
+            name = ""
+            if boxes.labels is not None:
+                colour_number = int(boxes.labels[number])
+                name = name_of(colour_number, boxes.names)
+            colour = colour_of(colour_number)
+            _draw_box(drawn, corners, colour, name)
     for points in marks.points:
         for object_points in points:
-            places = object_points[:, :2] * scale
+            places_on_canvas = object_points[:, :2]
+            places = places_on_canvas * scale
             visibility = object_points[:, 2]
             _draw_points(drawn, places, visibility)
     return drawn
@@ -85,28 +92,35 @@ def with_marks(image: Pixels, marks: Marks) -> Pixels:
 
 def colour_of(number: int) -> Colour:
     """The RGB colour of a label, an id or a point's number."""
-    return _COLOURS[number % len(_COLOURS)]
+    colour_index = number % len(_COLOURS)
+    return _COLOURS[colour_index]
 
 
 def name_of(label: int, names: Sequence[str]) -> str:
     """The name of a label; its number if it has none."""
-    if 0 <= label < len(names) and names[label]:
-        return names[label]
-    return str(label)
+    name = ""
+    if 0 <= label < len(names):
+        name = names[label]
+    return name or str(label)
 
 
 def _draw_mask(image: Pixels, ids: NDArray[Any]) -> None:
     height, width, _ = image.shape
     # Nearest: ids between two ids would be other objects.
     int32_ids = ids.astype(np.int32)
-    small = cv2.resize(int32_ids, (width, height), interpolation=cv2.INTER_NEAREST)
+    size = (width, height)
+    small = cv2.resize(int32_ids, size, interpolation=cv2.INTER_NEAREST)
     is_drawn = small != 0
     # (pixels, 3)
     all_colours = np.array(_COLOURS, dtype=np.float32)
-    colour_indices = small[is_drawn] % len(_COLOURS)
+    ids_of_pixels = small[is_drawn]
+    colour_indices = ids_of_pixels % len(_COLOURS)
     colours = all_colours[colour_indices]
     behind = image[is_drawn]
-    mixed = behind * (1 - _MASK_SHARE) + colours * _MASK_SHARE
+    image_share = 1 - _MASK_SHARE
+    weighted_image = behind * image_share
+    weighted_colours = colours * _MASK_SHARE
+    mixed = weighted_image + weighted_colours
     image[is_drawn] = np.rint(mixed)
 
 
@@ -115,12 +129,18 @@ def _draw_box(image: Pixels, corners: Float64s, colour: Colour, name: str = "") 
     height, width, _ = image.shape
     last_pixel = (width - 1, height - 1)
     # The corners as pixels, both within the box. Of an empty box they are the same pixel.
-    first_corner, end_corner = np.rint(corners).astype(int)
-    x0, y0 = np.clip(first_corner, 0, last_pixel).tolist()
-    last_corner = np.clip(end_corner - 1, (x0, y0), last_pixel)
-    x1, y1 = last_corner.tolist()
-    shorter_side = min(x1 - x0, y1 - y0)
-    thickness = 2 if shorter_side > 4 else 1
+    rounded_corners = np.rint(corners)
+    first_corner, end_corner = rounded_corners.astype(int)
+    visible_first = np.clip(first_corner, 0, last_pixel)
+    x0, y0 = visible_first.tolist()
+    last_corner = end_corner - 1
+    visible_last = np.clip(last_corner, (x0, y0), last_pixel)
+    x1, y1 = visible_last.tolist()
+    box_width = x1 - x0
+    box_height = y1 - y0
+    thickness = 1
+    if min(box_width, box_height) > 4:
+        thickness = 2
     cv2.rectangle(image, (x0, y0), (x1, y1), colour, thickness)
     if name:
         _draw_tag(image, name, x0, y0, colour)
@@ -129,22 +149,39 @@ def _draw_box(image: Pixels, corners: Float64s, colour: Colour, name: str = "") 
 def _draw_tag(image: Pixels, text: str, box_x: int, box_y: int, colour: Colour) -> None:
     """Writes a name above a box, or into it if there is no room above."""
     image_width = image.shape[1]
-    text = shortened(text, image_width - 3)
-    (text_width, _), _ = cv2.getTextSize(text, FONT, FONT_SCALE, 1)
-    width = text_width + 3
+    most_text_width = image_width - _TAG_MARGIN
+    text = shortened(text, most_text_width)
+    text_size, _ = cv2.getTextSize(text, FONT, FONT_SCALE, thickness=1)
+    text_width, _ = text_size
+    width = text_width + _TAG_MARGIN
     last_x = image_width - width
     x = max(0, min(box_x, last_x))
     y = box_y
     if box_y >= _TAG_HEIGHT:
         y = box_y - _TAG_HEIGHT
-    right = x + width - 1
-    bottom = y + _TAG_HEIGHT - 1
-    cv2.rectangle(image, (x, y), (right, bottom), colour, cv2.FILLED)
+    left_top = (x, y)
+    last_x_of_tag = x + width - 1
+    last_y_of_tag = y + _TAG_HEIGHT - 1
+    last_pixel = (last_x_of_tag, last_y_of_tag)
+    cv2.rectangle(image, left_top, last_pixel, colour, cv2.FILLED)
     red, green, blue = colour
     luma = 0.299 * red + 0.587 * green + 0.114 * blue
-    ink = _DARK if luma > _BRIGHT_LUMA else _LIGHT
-    baseline = (x + 1, y + _TAG_HEIGHT - 3)
-    cv2.putText(image, text, baseline, FONT, FONT_SCALE, ink, 1, cv2.LINE_AA)
+    ink = _LIGHT
+    if luma > _BRIGHT_LUMA:
+        ink = _DARK
+    text_x = x + 1
+    text_bottom = y + _TAG_HEIGHT - 3
+    baseline = (text_x, text_bottom)
+    cv2.putText(
+        image,
+        text,
+        baseline,
+        FONT,
+        FONT_SCALE,
+        ink,
+        thickness=1,
+        lineType=cv2.LINE_AA,
+    )
 
 
 def _draw_points(image: Pixels, points: Float64s, visibility: Float32s) -> None:
@@ -152,11 +189,16 @@ def _draw_points(image: Pixels, points: Float64s, visibility: Float32s) -> None:
     height, width, _ = image.shape
     for number, (x, y) in enumerate(points.tolist()):
         visible = float(visibility[number])
-        is_inside = 0 <= x < width and 0 <= y < height
-        if visible <= 0 or not is_inside:
+        is_in_width = 0 <= x < width
+        is_in_height = 0 <= y < height
+        if visible <= 0 or not is_in_width or not is_in_height:
             continue
         center = (int(x), int(y))
         colour = colour_of(number)
-        thickness = 1 if visible == 1 else cv2.FILLED
-        cv2.circle(image, center, _RADIUS + 1, _LIGHT, cv2.FILLED, cv2.LINE_AA)
+        thickness = cv2.FILLED
+        if visible == 1:
+            thickness = 1
+        # On a light disc, so that it is seen on any picture.
+        disc_radius = _RADIUS + 1
+        cv2.circle(image, center, disc_radius, _LIGHT, cv2.FILLED, cv2.LINE_AA)
         cv2.circle(image, center, _RADIUS, colour, thickness, cv2.LINE_AA)

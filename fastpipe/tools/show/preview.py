@@ -101,7 +101,8 @@ def preview(
             "fastpipe.loader(data, augment=...)"
         )
     check_local("preview", out, "file")
-    if not flag("overwrite", overwrite) and not may_replace(out):
+    can_overwrite = flag("overwrite", overwrite)
+    if not can_overwrite and not may_replace(out):
         raise ConfigError(
             f"preview: {os.fspath(out)} exists, and fastpipe did not draw it; pass overwrite=True "
             "to replace it, or another name"
@@ -124,27 +125,39 @@ def preview(
         )
     has_images = loader.maker.with_images
     reader = loader.maker.fields
-    if not has_images and (reader is None or not reader.picture_lists):
+    has_lists = reader is not None and bool(reader.picture_lists)
+    if not has_images and not has_lists:
         raise ConfigError(
             'preview: it draws the images of a loader, and this one has fields without "image"; pass '
             'a loader with fields=["image", ...]'
         )
-    ids = _some_samples(recipe, whole("rows", rows, least=1, most=MOST_ROWS))
+    num_photos = whole("rows", rows, least=1, most=MOST_ROWS)
+    ids = _some_samples(recipe, num_photos)
 
     # One column for each epoch, or for each view.
-    has_views = bool(recipe.other_views)
+    num_epochs = VARIANTS
+    column_kind = "epoch"
+    if recipe.other_views:
+        num_epochs = 1
+        column_kind = "view"
     columns: list[Seen] = []
-    for epoch in range(1 if has_views else VARIANTS):
+    for epoch in range(num_epochs):
         columns += preview_samples(loader, ids, epoch)
-    column_kind = "view" if has_views else "epoch"
-    names = [f"{column_kind} {number}" for number in range(len(columns))]
+    names = []
+    for number in range(len(columns)):
+        names.append(f"{column_kind} {number}")
     pixels = []
     if has_images:
-        for column, augment in zip(columns, cycle(loader.augments), strict=False):
-            pixels.append(_pixels(column.images, augment))
+        augments = cycle(loader.augments)
+        for column, augment in zip(columns, augments, strict=False):
+            pixels_of_column = _pixels(column.images, augment)
+            pixels.append(pixels_of_column)
 
-    plan = columns[0].plan
-    field_names = reader.names if reader else ()
+    first_column = columns[0]
+    plan = first_column.plan
+    field_names: tuple[str, ...] = ()
+    if reader:
+        field_names = reader.names
     fields = visible(data, field_names)
     cells_per_row = 2 + len(columns)
     cells: list[Pixels] = []
@@ -167,44 +180,60 @@ def preview(
     for row, shown in enumerate(of_samples(data, plan, fields)):
         marks, lines, maps = shown
         no_lines = [""] * len(lines)
-        further_rows = _rows_of_maps(columns, row, maps)
-        further_rows += _rows_of_lists(columns[0], row, fields, cells_per_row)
+        rows_of_maps = _rows_of_maps(columns, row, maps)
+        rows_of_lists = _rows_of_lists(first_column, row, fields, cells_per_row)
+        further_rows = rows_of_maps + rows_of_lists
         if has_images:
             record = plan.records[row]
             photo = _photo(loader, plan, row)
             # Crops are in pixels of the stored picture, the photo has those of its cell.
-            scale = photo.shape[1] / record["width"]
-            crop_boxes = [column.plan.crops.boxes[row] * scale for column in columns]
+            width = record["width"]
+            height = record["height"]
+            _, photo_width, _ = photo.shape
+            scale = photo_width / width
+            crop_boxes = []
+            for column in columns:
+                box_xywh = column.plan.crops.boxes[row]
+                crop_boxes.append(box_xywh * scale)
+            with_fields = with_marks(photo, marks)
             with_crops = with_boxes(photo, np.stack(crop_boxes))
-            photo_cells = [
-                fitted(with_marks(photo, marks), SIZE),
-                fitted(with_crops, SIZE),
-            ]
+            cell_of_fields = fitted(with_fields, SIZE)
+            cell_of_crops = fitted(with_crops, SIZE)
+            photo_cells = [cell_of_fields, cell_of_crops]
             label = int(record["label"])
             class_name = ""
             if label >= 0:
                 class_name = loader.classes[label]
-            photo_captions = [class_name, f"{record['width']} x {record['height']}"]
+            size_caption = f"{width} x {height}"
+            photo_captions = [class_name, size_caption]
             for name, column, images in zip(names, columns, pixels, strict=True):
                 crop_size = column.plan.crops.size_of_row(row)
                 moved_marks = marks_of_row(column.fields, row, fields, crop_size)
                 image = _shrunk(images[row])
-                photo_cells.append(fitted(with_marks(image, moved_marks), SIZE))
-                caption = _caption(name, column.labels[row], data.classes)
+                marked_image = with_marks(image, moved_marks)
+                photo_cells.append(fitted(marked_image, SIZE))
+                label_of_row = column.labels[row]
+                caption = _caption(name, label_of_row, data.classes)
                 photo_captions.append(caption)
-            add_row(photo_cells, photo_captions, no_lines if further_rows else lines)
+            photo_lines = lines
+            if further_rows:
+                photo_lines = no_lines
+            add_row(photo_cells, photo_captions, photo_lines)
+        num_further = len(further_rows)
         for number, (row_cells, row_captions) in enumerate(further_rows, 1):
-            is_last = number == len(further_rows)
-            add_row(row_cells, row_captions, lines if is_last else no_lines)
+            row_lines = no_lines
+            if number == num_further:
+                row_lines = lines
+            add_row(row_cells, row_captions, row_lines)
 
+    path = str(data.path)
     if has_images:
-        title = _title(
-            str(data.path), len(ids), recipe.seed, names, has_fields=bool(fields)
-        )
+        has_fields = bool(fields)
+        title = _title(path, len(ids), recipe.seed, names, has_fields=has_fields)
     else:
         samples = format_count(len(ids), "sample")
         title = [
-            f"{readable(str(data.path))}: {samples}, seed {recipe.seed}",
+            f"{readable(path)}: {samples}, seed {recipe.seed}",
             "The pictures of each list, as the model sees them in epoch 0.",
         ]
     sheet = contact_sheet(
@@ -215,7 +244,8 @@ def preview(
         title=title,
     )
     write_png(Path(out), sheet)
-    return Preview(Path(os.path.abspath(out)), len(ids))
+    sheet_path = Path(os.path.abspath(out))
+    return Preview(sheet_path, len(ids))
 
 
 def _empty_cell() -> Pixels:
@@ -243,15 +273,20 @@ def _rows_of_maps(
         values = [whole_map]
         for column in columns:
             part = column.fields[name][row]
-            values.append(part.float().numpy())
+            float_part = part.float()
+            values.append(float_part.numpy())
         cells = []
         for value in values:
-            coloured = _shrunk(colours_of_map(value, least, greatest))
-            cells.append(fitted(coloured, SIZE))
+            coloured = colours_of_map(value, least, greatest)
+            shrunk = _shrunk(coloured)
+            cells.append(fitted(shrunk, SIZE))
         first_cell, *other_cells = cells
         height, width = whole_map.shape[-2:]
-        captions = [f"{name} {width} x {height}", f"{least:g} to {greatest:g}"]
-        captions += [""] * len(columns)
+        size_caption = f"{name} {width} x {height}"
+        range_caption = f"{least:g} to {greatest:g}"
+        captions = [size_caption, range_caption]
+        for _ in columns:
+            captions.append("")
         row_cells = [first_cell, _empty_cell(), *other_cells]
         rows.append((row_cells, captions))
     return rows
@@ -272,13 +307,16 @@ def _rows_of_lists(
         if offsets is None:
             pictures = pictures[row]
         else:
-            start, end = offsets[row : row + 2].tolist()
+            first_and_end = offsets[row : row + 2]
+            start, end = first_and_end.tolist()
             pictures = pictures[start:end]
         cells = []
         captions = []
         for number, picture in enumerate(pictures[:most]):
             height, width = picture.shape[-2:]
-            shown = _shrunk(_pixels(picture[None], None)[0])
+            batch_of_one = picture[None]
+            (pixels,) = _pixels(batch_of_one, None)
+            shown = _shrunk(pixels)
             cells.append(fitted(shown, SIZE))
             captions.append(f"{name}[{number}] {width} x {height}")
         # A sample without pictures has a row, too: its texts stand below it.
@@ -293,10 +331,14 @@ def _title(
     num_others = len(names) - 1
     crops = "the crop (yellow)"
     if num_others:
-        crops = f"its crops (yellow: {names[0]}; white: the other {num_others})"
-    photo = "the photo with its fields" if has_fields else "the photo"
+        first_name = names[0]
+        crops = f"its crops (yellow: {first_name}; white: the other {num_others})"
+    photo = "the photo"
+    if has_fields:
+        photo += " with its fields"
+    photos = format_count(num_photos, "photo")
     return [
-        f"{readable(path)}: {format_count(num_photos, 'photo')}, seed {seed}",
+        f"{readable(path)}: {photos}, seed {seed}",
         f"From left to right: {photo}; {crops}; and what the model sees.",
     ]
 
@@ -308,14 +350,17 @@ def _some_samples(recipe: Recipe, rows: int) -> Int64s:
         num_samples = len(recipe.content)
         count = min(rows, num_samples)
         chosen = rng.choice(num_samples, count, replace=False)
-        return np.sort(chosen).astype(np.int64)
+        ascending = np.sort(chosen)
+        return ascending.astype(np.int64)
     # With weights, an epoch does not have all samples: choose among those of epoch 0.
     orders = EpochPlan(recipe, 0).orders
     draws = min(recipe.rows(0), _MAX_DRAWS)
     drawn = []
     for order in orders.values():
-        drawn.append(order.take(0, draws).ids)
-    ids = np.unique(np.concatenate(drawn))
+        rows_of_order = order.take(0, draws)
+        drawn.append(rows_of_order.ids)
+    all_drawn = np.concatenate(drawn)
+    ids = np.unique(all_drawn)
     count = min(rows, len(ids))
     chosen = rng.choice(ids, count, replace=False)
     return np.sort(chosen)
@@ -356,7 +401,8 @@ def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
         loader.maker, views=slots, stats=Stats(), replace_bad=False, prepare=None
     )
     epoch_plan = EpochPlan(loader.recipe, epoch)
-    begun = maker.begin(epoch_plan.of(ids), epoch_plan, number=0)
+    batch_plan = epoch_plan.of(ids)
+    begun = maker.begin(batch_plan, epoch_plan, number=0)
     host_batch = maker.end(begun)
     transfer = make_transfer(maker, loader.stream, loader.augments, loader.recipe)
     staged = transfer.begin(host_batch)
@@ -364,9 +410,11 @@ def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
 
     views = []
     for view, view_plan in enumerate(host_batch.plan.views):
-        images = staged.images[view] if staged.images else None
+        images = None
+        if staged.images:
+            images = _on_cpu(staged.images[view])
         if images is not None and view_plan.crops.layout is not None:
-            images = put_together(images.cpu(), view_plan.crops)
+            images = put_together(images, view_plan.crops)
         values = {}
         if host_batch.fields is not None:
             for key, name in host_batch.fields.names.items():
@@ -376,7 +424,8 @@ def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
                     value = value[view]
                 values[name] = _on_cpu(value)
         plan = replace(view_plan, other_views=())
-        seen = Seen(plan, _on_cpu(images), staged.labels.cpu(), values)
+        labels = staged.labels.cpu()
+        seen = Seen(plan=plan, images=images, labels=labels, fields=values)
         views.append(seen)
     return views
 
@@ -384,7 +433,9 @@ def preview_samples(loader: Loader, ids: Int64s, epoch: int) -> list[Seen]:
 def _on_cpu(value: Any) -> Any:
     if isinstance(value, list):
         return [_on_cpu(item) for item in value]
-    return value.cpu() if isinstance(value, torch.Tensor) else value
+    if isinstance(value, torch.Tensor):
+        return value.cpu()
+    return value
 
 
 def _photo(loader: Loader, plan: BatchPlan, row: int) -> Pixels:
@@ -393,16 +444,19 @@ def _photo(loader: Loader, plan: BatchPlan, row: int) -> Pixels:
     width = int(record["width"])
     height = int(record["height"])
     size = _size_in_cell(height, width)
-    shape = (1, *size, loader.maker.form.channels)
+    channels = loader.maker.form.channels
+    shape = (1, *size, channels)
     image = np.empty(shape, dtype=np.uint8)
-    box = np.array([[0, 0, width, height]])
-    bounds = box.astype(np.int32)
-    crops = Crops(box.astype(np.float64), bounds, size)
+    whole_box = np.array([[0, 0, width, height]])
+    boxes = whole_box.astype(np.float64)
+    bounds = whole_box.astype(np.int32)
+    crops = Crops(boxes, bounds, size)
     flips = np.zeros(1, dtype=np.bool_)
     plan_of_row = plan.part(row, row + 1)
     whole_photo = replace(plan_of_row, crops=crops, flips=flips)
     # The engine returns the rows that failed; here is one row.
-    for _, reason in loader.maker.engine.decode(whole_photo, image):
+    failed_rows = loader.maker.engine.decode(whole_photo, image)
+    for _, reason in failed_rows:
         sample = int(whole_photo.samples[0])
         raise loader.maker.index.sample_error(sample, reason)
     return _drawable(image[0])
@@ -414,8 +468,14 @@ def _pixels(images: Any, augment: Augment | None) -> Any:
     A list of images with sizes of their own -> a list of (height, width, 3).
     """
     if isinstance(images, list):  # they have sizes of their own
-        return [_pixels(image[None], augment)[0] for image in images]
-    if images.ndim != 4 or images.shape[1] not in (1, 3, 4):
+        pictures = []
+        for image in images:
+            batch_of_one = image[None]
+            (picture,) = _pixels(batch_of_one, augment)
+            pictures.append(picture)
+        return pictures
+    are_images = images.ndim == 4 and images.shape[1] in (1, 3, 4)
+    if not are_images:
         raise ConfigError(
             f"preview: the augmentation returned shape {tuple(images.shape)}; expected images (N, "
             "channels, height, width) of 1, 3 or 4 channels, because only images can be drawn"
@@ -426,13 +486,17 @@ def _pixels(images: Any, augment: Augment | None) -> Any:
         if is_16_bit:
             images = images / 65535
         if augment is not None:
-            mean, std = augment.moments(images.shape[1])
+            channels = images.shape[1]
+            mean, std = augment.moments(channels)
+            deviations = images.new_tensor(std)
+            means = images.new_tensor(mean)
             # (channels, 1, 1) each
-            scale = images.new_tensor(std).view(-1, 1, 1)
-            shift = images.new_tensor(mean).view(-1, 1, 1)
+            scale = deviations.view(-1, 1, 1)
+            shift = means.view(-1, 1, 1)
             images = images * scale + shift
-        levels = images.clamp(0, 1).mul(255)
-        images = levels.round().to(torch.uint8)
+        visible = images.clamp(0, 1)
+        levels = visible.mul(255).round()
+        images = levels.to(torch.uint8)
     images_nhwc = images.permute(0, 2, 3, 1)
     return _drawable(images_nhwc.numpy())
 
@@ -442,25 +506,33 @@ def _drawable(images: Pixels) -> Pixels:
     *_, height, width, channels = images.shape
     if channels < 4:
         rgb_shape = (*images.shape[:-1], 3)
-        return np.broadcast_to(images, rgb_shape).copy()
+        rgb = np.broadcast_to(images, rgb_shape)
+        return rgb.copy()
     # A checkerboard of two grays: (height, width, 1).
     longer_side = max(height, width)
     square = -(-longer_side // _SQUARES)  # the side of a square in pixels, rounded up
-    down, across = np.indices((height, width)) // square
-    is_light = (down + across) % 2 == 1
+    rows_and_columns = np.indices((height, width))
+    down, across = rows_and_columns // square
+    square_numbers = down + across
+    is_light = square_numbers % 2 == 1
     grays = np.where(is_light, 255.0, 200.0)
     board = grays[..., None]
-    alpha = images[..., 3:] / 255
     colour = images[..., :3]
-    blended = colour * alpha + board * (1 - alpha)
+    alpha_levels = images[..., 3:]
+    alpha = alpha_levels / 255
+    transparency = 1 - alpha
+    visible_colour = colour * alpha
+    visible_board = board * transparency
+    blended = visible_colour + visible_board
     return np.rint(blended).astype(np.uint8)
 
 
 def _size_in_cell(height: int, width: int) -> tuple[int, int]:
-    scale = SIZE / max(height, width)
-    scaled_height = max(1, round(height * scale))
-    scaled_width = max(1, round(width * scale))
-    return scaled_height, scaled_width
+    longer_side = max(height, width)
+    scale = SIZE / longer_side
+    scaled_height = round(height * scale)
+    scaled_width = round(width * scale)
+    return max(1, scaled_height), max(1, scaled_width)
 
 
 def _shrunk(image: Pixels) -> Pixels:
@@ -468,11 +540,13 @@ def _shrunk(image: Pixels) -> Pixels:
     height, width, _ = image.shape
     if max(height, width) <= SIZE:
         return image
-    planes = torch.from_numpy(image).permute(2, 0, 1).float()
+    image_hwc = torch.from_numpy(image)
+    planes = image_hwc.permute(2, 0, 1).float()
     size = _size_in_cell(height, width)
     batch = planes[None]
     (shrunk,) = torch.nn.functional.interpolate(batch, size, mode="area")
-    rounded = shrunk.round().to(torch.uint8)
+    levels = shrunk.round()
+    rounded = levels.to(torch.uint8)
     pixels = rounded.permute(1, 2, 0)  # (height, width, channels)
     return np.asarray(pixels.numpy())
 
@@ -483,7 +557,8 @@ def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
         return name
     from fastpipe.tools.show.drawing import name_of  # needs cv2
 
-    largest = label.topk(min(2, len(label)))
+    num_shown = min(2, len(label))
+    largest = label.topk(num_shown)
     shares: list[float] = largest.values.tolist()
     labels: list[int] = largest.indices.tolist()
     texts = []
@@ -492,5 +567,5 @@ def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
             # An augmentation may return more classes than the dataset has.
             class_name = name_of(class_label, classes)
             texts.append(f"{class_name} {share:.2f}")
-    number = name.split()[-1]
+    *_, number = name.split()
     return f"{number}: {', '.join(texts)}"

@@ -55,42 +55,57 @@ def contact_sheet(
     count, height, width, _ = images.shape
     columns = min(columns, count)
     rows = -(-count // columns)
-    note_lines = len(notes[0]) if notes else 0
-    cell_height = height + (1 + note_lines) * _CAPTION_HEIGHT + _GAP
+    text_lines = 1  # below a picture: its caption, and the notes of its row
+    if notes:
+        notes_of_row = notes[0]
+        text_lines += len(notes_of_row)
+    text_height = text_lines * _CAPTION_HEIGHT
+    cell_height = height + text_height + _GAP
     cell_width = width + _GAP
     title_height = len(title) * _CAPTION_HEIGHT
-    sheet_height = title_height + rows * cell_height + _GAP
-    sheet_width = columns * cell_width + _GAP
+    rows_height = rows * cell_height
+    columns_width = columns * cell_width
+    sheet_height = title_height + rows_height + _GAP
+    sheet_width = columns_width + _GAP
     sheet_shape = (sheet_height, sheet_width, 3)
     sheet = np.full(sheet_shape, BACKGROUND, dtype=np.uint8)
 
     text_width = sheet_width - 2 * _GAP
+    first_top = title_height + _GAP
     for number, line in enumerate(title):
         text = _cut_end(line, text_width)
-        _write(sheet, text, _GAP, number * _CAPTION_HEIGHT)
-    for number, (image, caption) in enumerate(zip(images, captions, strict=True)):
+        top = number * _CAPTION_HEIGHT
+        _write(sheet, text, _GAP, top)
+    cells = zip(images, captions, strict=True)
+    for number, (image, caption) in enumerate(cells):
         row, column = divmod(number, columns)
-        top = title_height + _GAP + row * cell_height
+        top = first_top + row * cell_height
         start = _GAP + column * cell_width
         bottom = top + height
-        sheet[top:bottom, start : start + width] = image
-        _write(sheet, shortened(caption, width), start, bottom)
+        end = start + width
+        sheet[top:bottom, start:end] = image
+        text = shortened(caption, width)
+        _write(sheet, text, start, bottom)
     for row, texts in enumerate(notes):
-        top_of_row = title_height + _GAP + row * cell_height
+        top_of_row = first_top + row * cell_height
         top = top_of_row + height + _CAPTION_HEIGHT
-        for text in texts:
-            _write(sheet, _cut_end(text, text_width), _GAP, top)
+        for line in texts:
+            text = _cut_end(line, text_width)
+            _write(sheet, text, _GAP, top)
             top += _CAPTION_HEIGHT
     return sheet
 
 
 def fitted(image: Pixels, side: int) -> Pixels:
     """A picture no larger than side x side, in the middle of a cell of that size."""
-    cell = np.full((side, side, 3), BACKGROUND, dtype=np.uint8)
+    cell_shape = (side, side, 3)
+    cell = np.full(cell_shape, BACKGROUND, dtype=np.uint8)
     height, width, _ = image.shape
     top = (side - height) // 2
     start = (side - width) // 2
-    cell[top : top + height, start : start + width] = image
+    bottom = top + height
+    end = start + width
+    cell[top:bottom, start:end] = image
     return cell
 
 
@@ -103,25 +118,32 @@ def with_boxes(image: Pixels, boxes: Float64s) -> Pixels:
     """
     drawn = image.copy()
     height, width, _ = image.shape
-    last_pixel = np.array([width - 1, height - 1])
+    width_and_height = np.array([width, height])
+    last_pixel = width_and_height - 1
     # From the last to the first, which then lies above.
     for number in reversed(range(len(boxes))):
-        top_left = boxes[number, :2]
-        bottom_right = top_left + boxes[number, 2:]
-        first_of_box = np.rint(top_left).astype(int)
-        end_of_box = np.rint(bottom_right).astype(int)
+        box_xywh = boxes[number]
+        top_left = box_xywh[:2]
+        sides = box_xywh[2:]
+        bottom_right = top_left + sides
+        rounded_first = np.rint(top_left)
+        rounded_end = np.rint(bottom_right)
+        first_of_box = rounded_first.astype(int)
+        end_of_box = rounded_end.astype(int)
+        last_of_box = end_of_box - 1
         corner = _clipped(first_of_box, last_pixel)
-        opposite = _clipped(end_of_box - 1, last_pixel)
+        opposite = _clipped(last_of_box, last_pixel)
         if number == 0:
-            cv2.rectangle(drawn, corner, opposite, _OUTLINE, 4)
-            cv2.rectangle(drawn, corner, opposite, _FIRST_BOX, 2)
+            cv2.rectangle(drawn, corner, opposite, _OUTLINE, thickness=4)
+            cv2.rectangle(drawn, corner, opposite, _FIRST_BOX, thickness=2)
         else:
-            cv2.rectangle(drawn, corner, opposite, _OTHER_BOX, 1)
+            cv2.rectangle(drawn, corner, opposite, _OTHER_BOX, thickness=1)
     return drawn
 
 
 def _clipped(point: Int64s, last_pixel: Int64s) -> tuple[int, int]:
-    x, y = np.clip(point, 0, last_pixel).tolist()
+    clipped = np.clip(point, 0, last_pixel)
+    x, y = clipped.tolist()
     return x, y
 
 
@@ -131,8 +153,9 @@ def write_png(path: Path, image: Pixels) -> None:
     _, data = cv2.imencode(".png", bgr)
     # A program that is killed must not leave half a picture under the name that it shows.
     partial = path.with_name(path.name + ".partial")
+    marked_png = with_mark(data.tobytes())
     try:
-        partial.write_bytes(with_mark(data.tobytes()))
+        partial.write_bytes(marked_png)
         os.replace(partial, path)
     except OSError as problem:
         if partial.exists():
@@ -147,8 +170,12 @@ def shortened(text: str, width: int) -> str:
     """
 
     def without_middle(text: str, num_letters: int) -> str:
-        start = text[: (num_letters + 1) // 2]
-        end = text[len(text) - num_letters // 2 :]
+        # Of an odd number one letter more at the start.
+        num_at_end = num_letters // 2
+        num_at_start = num_letters - num_at_end
+        end_position = len(text) - num_at_end
+        start = text[:num_at_start]
+        end = text[end_position:]
         return start + _ELLIPSIS + end
 
     return _fit(text, width, without_middle)
@@ -158,7 +185,8 @@ def _cut_end(text: str, width: int) -> str:
     """A text that fits into a width in pixels; of a longer one the start."""
 
     def without_end(text: str, num_letters: int) -> str:
-        return text[:num_letters] + _ELLIPSIS
+        start = text[:num_letters]
+        return start + _ELLIPSIS
 
     return _fit(text, width, without_end)
 
@@ -170,11 +198,14 @@ def _fit(text: str, width: int, shorten: Callable[[str, int], str]) -> str:
         return text
 
     def width_of(num_letters: int) -> int:
-        return _width_of(shorten(text, num_letters))
+        shorter_text = shorten(text, num_letters)
+        return _width_of(shorter_text)
 
-    positions = range(len(text))
-    fitting = bisect_right(positions, width, key=width_of) - 1
-    return shorten(text, max(0, fitting))
+    # The most letters that fit; the dots alone are written if not even they do.
+    letter_counts = range(len(text))
+    num_fitting = bisect_right(letter_counts, width, key=width_of)
+    num_letters = max(0, num_fitting - 1)
+    return shorten(text, num_letters)
 
 
 def _drawable(text: str) -> str:
@@ -182,14 +213,27 @@ def _drawable(text: str) -> str:
     # Line breaks and control characters have no glyph.
     letters = [letter if letter.isprintable() else "?" for letter in text]
     printable = "".join(letters)
-    return printable.encode(_ENCODING, "replace").decode(_ENCODING)
+    encoded = printable.encode(_ENCODING, "replace")
+    return encoded.decode(_ENCODING)
 
 
 def _width_of(text: str) -> int:
-    return cv2.getTextSize(text, FONT, FONT_SCALE, 1)[0][0]
+    size, _ = cv2.getTextSize(text, FONT, FONT_SCALE, thickness=1)
+    width, _ = size
+    return width
 
 
 def _write(sheet: Pixels, text: str, start: int, top: int) -> None:
     """Writes a line of text into a sheet."""
-    baseline = (start, top + _CAPTION_HEIGHT - 5)
-    cv2.putText(sheet, text, baseline, FONT, FONT_SCALE, _INK, 1, cv2.LINE_AA)
+    bottom = top + _CAPTION_HEIGHT
+    baseline = (start, bottom - 5)
+    cv2.putText(
+        sheet,
+        text,
+        baseline,
+        FONT,
+        FONT_SCALE,
+        _INK,
+        thickness=1,
+        lineType=cv2.LINE_AA,
+    )
