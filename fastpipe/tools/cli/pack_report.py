@@ -49,7 +49,10 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
     def describe(progress: PackProgress) -> str:
         now_s = time.monotonic()
         recent.append(_TimedProgress(now_s, progress))
-        while len(recent) > 2 and now_s - recent[1].at_s > _SPEED_OVER_S:
+        while len(recent) > 2:
+            age_of_second_s = now_s - recent[1].at_s
+            if age_of_second_s <= _SPEED_OVER_S:
+                break
             recent.pop(0)
         oldest = recent[0]
         latest = recent[-1]
@@ -60,8 +63,13 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
 
         def update(progress: PackProgress) -> None:
             # Each step has its own speed.
-            if not recent or progress.step != recent[-1].progress.step:
-                recent[:] = [_TimedProgress(time.monotonic(), progress)]
+            is_new_step = True
+            if recent:
+                latest = recent[-1].progress
+                is_new_step = progress.step != latest.step
+            if is_new_step:
+                first_of_step = _TimedProgress(time.monotonic(), progress)
+                recent[:] = [first_of_step]
             show(progress)
 
         yield update
@@ -74,8 +82,10 @@ def _describe_progress(
     start = first.progress
     end = last.progress
     span_s = max(last.at_s - first.at_s, 1e-6)
-    images_per_s = (end.files - start.files) / span_s
-    mb_per_s = (end.bytes - start.bytes) / span_s / 1e6
+    num_files = end.files - start.files
+    num_bytes = end.bytes - start.bytes
+    images_per_s = num_files / span_s
+    mb_per_s = num_bytes / span_s / 1e6
     text = f"{end.files:,}/{end.total_files:,} files"
     text += f"  {images_per_s:,.0f} images/s"
     text += f"  {mb_per_s:.1f} MB/s"
@@ -83,14 +93,18 @@ def _describe_progress(
         text = f"{end.step}: {text}"
     if end.total_tasks:
         cpus = format_count(end.workers, "CPU")
-        text += f"  task {end.tasks:,}/{end.total_tasks:,}, {cpus}"
+        text += f"  task {end.tasks:,}/{end.total_tasks:,}"
+        text += f", {cpus}"
         # In a terminal the bar shows the time left.
         if not is_terminal and mb_per_s:
-            mb_left = (end.total_bytes - end.bytes) / 1e6
+            bytes_left = end.total_bytes - end.bytes
+            mb_left = bytes_left / 1e6
             seconds_left = round(mb_left / mb_per_s)
-            text += f"  {timedelta(seconds=seconds_left)} left"
+            time_left = timedelta(seconds=seconds_left)
+            text += f"  {time_left} left"
     if end.uploaded_bytes:
-        text += f"  {end.uploaded_bytes / 1e6:,.0f} MB uploaded"
+        uploaded_mb = end.uploaded_bytes / 1e6
+        text += f"  {uploaded_mb:,.0f} MB uploaded"
     if end.rejected:
         text += f"  {end.rejected:,} rejected"
     return text
@@ -117,58 +131,71 @@ def pack_table(
     num_samples = info["samples"]
     last_pack = info["packs"][-1]
     # Annotations without an image are rows of the listing, but no files.
-    num_annotations = sum(
-        is_annotation_name(path) for path, _ in summary.tally.rejected
-    )
-    num_files = last_pack["source"]["files"] - num_annotations
+    num_annotations = 0
+    for path, _ in summary.tally.rejected:
+        if is_annotation_name(path):
+            num_annotations += 1
+    num_listed = last_pack["source"]["files"]
+    num_files = num_listed - num_annotations
     shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
     table = Table.grid(padding=(0, 2))
-    packed = f"{num_samples:,} of {format_count(num_files, 'file')}"
+    files = format_count(num_files, "file")
+    packed = f"{num_samples:,} of {files}"
     # A detection dataset has no classes of images: its rows of boxes list the categories.
     fields_with_classes = _list_fields_with_classes(summary, counts_of_boxes)
     if classes or not fields_with_classes:
-        packed += f", {format_count(len(classes), 'class')}"
+        num_classes = format_count(len(classes), "class")
+        packed += f", {num_classes}"
     table.add_row("packed", packed)
     num_shards = len(info["shards"])
     table.add_row("shards", f"{num_shards:,}, {shard_bytes:,} bytes")
     # 0 if no sample has a file: all values are in a table.
     if summary.tally.source_bytes:
-        table.add_row("size", _describe_size(summary.tally, shard_bytes, fields))
-        files_per_s = summary.files / max(summary.seconds, 1e-9)
+        size = _describe_size(summary.tally, shard_bytes, fields)
+        table.add_row("size", size)
+        seconds = max(summary.seconds, 1e-9)
+        files_per_s = summary.files / seconds
         table.add_row("time", f"{summary.seconds:.1f} s, {files_per_s:,.0f} files/s")
     if summary.uploaded_bytes:
-        table.add_row("uploaded", f"{summary.uploaded_bytes / 1e6:,.1f} MB")
+        uploaded_mb = summary.uploaded_bytes / 1e6
+        table.add_row("uploaded", f"{uploaded_mb:,.1f} MB")
     if fields:
         descriptions = []
         for name, field in fields.items():
-            descriptions.append(_describe_field(name, field["kind"]))
+            description = _describe_field(name, field["kind"])
+            descriptions.append(description)
         table.add_row("fields", ", ".join(descriptions))
     for name, box_counts in counts_of_boxes.items():
-        table.add_row(name, describe_boxes(box_counts, num_samples))
+        boxes_of_field = describe_boxes(box_counts, num_samples)
+        table.add_row(name, boxes_of_field)
         if box_counts.categories:
             names = list(box_counts.categories)
             table.add_row("categories", _list_names(names))
-    num_unlabelled = num_samples - sum(info["class_counts"])
+    num_labelled = sum(info["class_counts"])
+    num_unlabelled = num_samples - num_labelled
     if num_unlabelled:
-        text = f"{format_count(num_unlabelled, 'sample')}, with label -1"
+        samples = format_count(num_unlabelled, "sample")
+        text = f"{samples}, with label -1"
         # Of a source whose annotations are all rejected, no box is left that has a class.
         names_with_values = []
         for name in fields_with_classes:
-            if name not in counts_of_boxes or counts_of_boxes[name].boxes:
+            counts_of_field = counts_of_boxes.get(name)
+            if counts_of_field is None or counts_of_field.boxes:
                 names_with_values.append(name)
         if names_with_values:
-            text += f"; their classes are in {', '.join(names_with_values)}"
+            fields_of_classes = ", ".join(names_with_values)
+            text += f"; their classes are in {fields_of_classes}"
         elif is_folder and not classes and not fields:
             text += "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
         elif num_unlabelled < num_samples:
             text += '; to train without them: data = data.select(data["label"] >= 0)'
         table.add_row("no label", text)
     _add_changed_pictures(table, counts, last_pack["options"])
-    class_counts = zip(classes, info["class_counts"], strict=True)
-    # COCO's ids have gaps. Such a number has no name and is not a class.
-    empty_classes = [
-        name for name, class_count in class_counts if name and not class_count
-    ]
+    empty_classes = []
+    for name, class_count in zip(classes, info["class_counts"], strict=True):
+        # COCO's ids have gaps. Such a number has no name and is not a class.
+        if name and not class_count:
+            empty_classes.append(name)
     if empty_classes:
         table.add_row("empty classes", _list_names(empty_classes))
     _add_left_out(table, summary, is_folder=is_folder)
@@ -184,7 +211,8 @@ def _list_fields_with_classes(
         if field["kind"] not in ("boxes", "mask", "classes"):
             continue
         # Boxes may have no classes, as those of a table without a column of them.
-        if name in counts_of_boxes and not counts_of_boxes[name].categories:
+        box_counts = counts_of_boxes.get(name)
+        if box_counts is not None and not box_counts.categories:
             continue
         if name not in summary.masks_of_objects:
             names.append(name)
@@ -207,7 +235,9 @@ def _describe_size(tally: Tally, shard_bytes: int, fields: Mapping[str, Any]) ->
     """
     source = f"the source's {tally.source_bytes:,} bytes"
     share = shard_bytes / tally.source_bytes
-    beside = "tars and fields" if fields else "tars"
+    beside = "tars"
+    if fields:
+        beside += " and fields"
     if not tally.packed_bytes:
         return f"{share:.1%} of {source}, with {beside}"
     images_share = tally.packed_bytes / tally.source_bytes
@@ -224,7 +254,8 @@ def _add_changed_pictures(
     if counts["png"]:
         table.add_row("stored as PNG", _by_reason(counts["png"]))
     if counts["reencoded"]:
-        text = f"{_by_reason(counts['reencoded'])}; all others keep their exact pixels"
+        reasons = _by_reason(counts["reencoded"])
+        text = f"{reasons}; all others keep their exact pixels"
         table.add_row("encoded again", text)
     if counts["exif_oriented"]:
         images = format_count(counts["exif_oriented"], "image")
@@ -261,10 +292,11 @@ def _add_left_out(table: Table, summary: Summary, *, is_folder: bool) -> None:
     if summary.contradictions:
         table.add_row("labels", summary.contradictions)
     if summary.dropped:
-        kinds = [
-            f"{number:,} {kind}" for kind, number in sorted(summary.dropped.items())
-        ]
-        text = f"{', '.join(kinds)}: members that are neither an image nor a label"
+        numbers_of_kinds = []
+        for kind, number in sorted(summary.dropped.items()):
+            numbers_of_kinds.append(f"{number:,} {kind}")
+        members = ", ".join(numbers_of_kinds)
+        text = f"{members}: members that are neither an image nor a label"
         table.add_row("left out", text)
 
 
@@ -281,12 +313,14 @@ def grown_table(grown: Grown, dst: str) -> RenderableType:
     if grown.added or grown.removed:
         state = "version"
     version = grown.info["version"]
+    folder = readable(dst)
     samples = format_count(grown.info["samples"], "sample")
-    table.add_row("dataset", f"{state} {version} of {readable(dst)}, {samples}")
+    table.add_row("dataset", f"{state} {version} of {folder}, {samples}")
     if grown.added:
         table.add_row("time", f"{grown.seconds:.1f} s")
     if grown.uploaded_bytes:
-        table.add_row("uploaded", f"{grown.uploaded_bytes / 1e6:,.1f} MB")
+        uploaded_mb = grown.uploaded_bytes / 1e6
+        table.add_row("uploaded", f"{uploaded_mb:,.1f} MB")
     if grown.known:
         files = format_count(grown.known, "file")
         table.add_row("known", f"{files}, in the dataset already")
@@ -304,14 +338,17 @@ def print_rejected(rejected: Sequence[Mapping[str, str]], listed_in: str = "") -
     if not rejected:
         out.print("rejected  none")
         return
-    text = f"  {format_rejected([entry['path'] for entry in rejected])}"
-    if any(is_annotation_name(entry["path"]) for entry in rejected):
+    paths = [entry["path"] for entry in rejected]
+    text = f"  {format_rejected(paths)}"
+    if any(is_annotation_name(path) for path in paths):
         text += "; the annotations are left out, the images are packed without them"
     if listed_in:
         text += f", listed in {listed_in}"
-    out.print(Text.assemble(("rejected", "yellow"), f"{text}:"))
+    heading = ("rejected", "yellow")
+    out.print(Text.assemble(heading, f"{text}:"))
     for entry in rejected[:_MAX_REJECTED]:
-        print_indented(readable(f"{entry['path']}: {entry['reason']}"))
+        line = f"{entry['path']}: {entry['reason']}"
+        print_indented(readable(line))
     num_more = len(rejected) - _MAX_REJECTED
     if num_more > 0:
         print_indented(f"... and {num_more:,} more")
@@ -322,23 +359,29 @@ def print_assumed(assumed: Sequence[Assumption]) -> None:
     if not assumed:
         return
     lines = [f"- {readable(assumption)}" for assumption in assumed]
+    text = Text("\n".join(lines), overflow="fold")
     frame = Panel(
-        Text("\n".join(lines), overflow="fold"),
+        text,
         title="assumed, please check",
         title_align="left",
         border_style="yellow",
         expand=False,
     )
     # With soft wrap the frame would cut long lines off, with the options in them.
-    out.print(frame, soft_wrap=False, width=min(out.width, _FRAME_WIDTH))
+    frame_width = min(out.width, _FRAME_WIDTH)
+    out.print(frame, soft_wrap=False, width=frame_width)
 
 
 def _by_reason(counts: Mapping[str, int]) -> str:
     """3 (2 CMYK, 1 GIF)"""
-    reasons = [f"{number:,} {reason}" for reason, number in counts.items()]
+    reasons = []
+    for reason, number in counts.items():
+        reasons.append(f"{number:,} {reason}")
     total = sum(counts.values())
-    return f"{total:,} ({', '.join(reasons)})"
+    all_reasons = ", ".join(reasons)
+    return f"{total:,} ({all_reasons})"
 
 
 def _list_names(names: Sequence[str]) -> str:
-    return first_names([readable(name) for name in names], _MAX_NAMES)
+    readable_names = [readable(name) for name in names]
+    return first_names(readable_names, _MAX_NAMES)
