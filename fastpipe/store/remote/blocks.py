@@ -35,27 +35,32 @@ class Blocks:
         """(n,) the number of bytes in each block."""
         shards = self.shards_of(blocks)
         # (n,) where each block begins in its shard, and how much of the shard follows.
-        offsets = (blocks - self.first_blocks[shards]) * BLOCK_BYTES
+        first_of_shards = self.first_blocks[shards]
+        blocks_in_shards = blocks - first_of_shards
+        offsets = blocks_in_shards * BLOCK_BYTES
         remaining = self.sizes[shards] - offsets
         return np.asarray(np.minimum(BLOCK_BYTES, remaining))
 
     def bytes_of(self, blocks: Int64s) -> Int64s:
         """(n,) the bytes that each block takes on a disk, in whole pages."""
-        page_counts = -(-self.sizes_of(blocks) // PAGE_BYTES)  # rounded up
+        sizes = self.sizes_of(blocks)
+        page_counts = -(-sizes // PAGE_BYTES)  # rounded up
         return np.asarray(page_counts * PAGE_BYTES)
 
     def byte_range(self, run: range) -> tuple[int, int, int]:
         """Neighbouring blocks of one shard -> shard, first byte, and the byte after the last."""
         shard, block_in_shard = part_and_number(self.first_blocks, run.start)
         start = block_in_shard * BLOCK_BYTES
-        stop = start + len(run) * BLOCK_BYTES
+        run_bytes = len(run) * BLOCK_BYTES
         # The last block of a shard may be short.
         shard_bytes = int(self.sizes[shard])
-        return shard, start, min(stop, shard_bytes)
+        stop = min(start + run_bytes, shard_bytes)
+        return shard, start, stop
 
     def range_of(self, block: int) -> tuple[int, int, int]:
         """As `byte_range`, of one block."""
-        return self.byte_range(range(block, block + 1))
+        run_of_one = range(block, block + 1)
+        return self.byte_range(run_of_one)
 
     def touched(
         self, shard: Int64s, start: Int64s, stop: Int64s
@@ -63,8 +68,10 @@ class Blocks:
         """(n,) the first and the last block of each range of bytes."""
         first_of_shard = self.first_blocks[shard]
         last_byte = stop - 1
-        first = first_of_shard + start // BLOCK_BYTES
-        last = first_of_shard + last_byte // BLOCK_BYTES
+        first_in_shard = start // BLOCK_BYTES
+        last_in_shard = last_byte // BLOCK_BYTES
+        first = first_of_shard + first_in_shard
+        last = first_of_shard + last_in_shard
         return first, last
 
     def runs(self, blocks: list[int], most_bytes: int) -> list[range]:
@@ -74,16 +81,19 @@ class Blocks:
         # A run never crosses from one shard into the next, so none goes on at a shard's first
         # block. A set of those that matter, because a lookup in an array is slow.
         next_shards = np.searchsorted(self.first_blocks, blocks)
-        shard_starts = set(self.first_blocks[next_shards].tolist())
+        first_of_shards = self.first_blocks[next_shards]
+        shard_starts = set(first_of_shards.tolist())
         runs: list[range] = []
         for block in blocks:
+            next_block = block + 1
             if runs and block not in shard_starts:
                 last_run = runs[-1]
                 run_bytes = len(last_run) * BLOCK_BYTES
-                if last_run.stop == block and run_bytes < most_bytes:
-                    runs[-1] = range(last_run.start, block + 1)
+                is_neighbour = last_run.stop == block
+                if is_neighbour and run_bytes < most_bytes:
+                    runs[-1] = range(last_run.start, next_block)
                     continue
-            runs.append(range(block, block + 1))
+            runs.append(range(block, next_block))
         return runs
 
 
@@ -112,24 +122,29 @@ class Extents:
         shard = np.minimum(records["shard"], last_shard)
         shard = shard.astype(np.int64)
         size = self._sizes[shard]
+        last_byte = size - 1
         offset = records["offset"].astype(np.int64)
-        start = np.minimum(offset, size - 1)
+        start = np.minimum(offset, last_byte)
 
         # A sample ends where the next one begins, or with the shard.
         next_offset = next_records["offset"].astype(np.int64)
         next_start = np.minimum(next_offset, size)
         next_is_elsewhere = next_records["shard"] != records["shard"]
-        is_last_of_shard = (samples == last_sample) | next_is_elsewhere
+        is_last_of_all = samples == last_sample
+        is_last_of_shard = is_last_of_all | next_is_elsewhere
         stop = np.where(is_last_of_shard, size, next_start)
         # At least one byte, whatever a damaged index has.
-        stop = np.maximum(stop, start + 1)
+        least_stop = start + 1
+        stop = np.maximum(stop, least_stop)
         return shard, start, stop
 
     def sample_at(self, shard: int, offset: int) -> int:
         """The sample that has a byte of a shard."""
         offsets = self._records(shard)["offset"]
-        sample_in_shard = int(np.searchsorted(offsets, offset, side="right")) - 1
-        return int(self._index.shard_starts[shard]) + sample_in_shard
+        samples_up_to = np.searchsorted(offsets, offset, side="right")
+        sample_in_shard = int(samples_up_to) - 1
+        first_sample = int(self._index.shard_starts[shard])
+        return first_sample + sample_in_shard
 
     def wrong(self, shard: int, start: int, data: Any) -> list[int]:
         """The samples that are wholly in these bytes of a shard, and whose hash is another one.
@@ -145,19 +160,24 @@ class Extents:
         offsets = records["offset"].astype(np.int64)
         starts = offsets - start
         stops = starts + records["size"]
-        is_inside = (starts >= 0) & (stops <= len(view))
+        begins_inside = starts >= 0
+        ends_inside = stops <= len(view)
+        is_inside = begins_inside & ends_inside
         # (m,) the samples, by their numbers in the shard, whose bytes are all in the view.
         inside = np.flatnonzero(is_inside)
 
         hashes = np.empty(len(inside), dtype=np.uint64)
         firsts = starts[inside].tolist()
         ends = stops[inside].tolist()
-        for row, (first, end) in enumerate(zip(firsts, ends, strict=True)):
-            hashes[row] = xxhash.xxh3_64_intdigest(view[first:end])
+        byte_ranges = zip(firsts, ends, strict=True)
+        for row, (first, end) in enumerate(byte_ranges):
+            sample_bytes = view[first:end]
+            hashes[row] = xxhash.xxh3_64_intdigest(sample_bytes)
 
         expected_hashes = records["xxh3_64"][inside]
         is_wrong = hashes != expected_hashes
+        wrong_in_shard = inside[is_wrong]
         first_sample = int(self._index.shard_starts[shard])
-        wrong_samples = first_sample + inside[is_wrong]
+        wrong_samples = first_sample + wrong_in_shard
         samples: list[int] = wrong_samples.tolist()
         return samples

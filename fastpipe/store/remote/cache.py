@@ -40,6 +40,8 @@ _MAGIC = b"fastpipe blocks 1\n"
 # The states of the blocks begin behind the header.
 HEADER_BYTES = 4096
 _BOOT_AT = 64
+# Where the file of accounts has the bytes that all datasets take.
+_ACCOUNT_AT = 8
 # The room that a file system itself needs for a sparse shard: the list of its pieces.
 _SHARD_BYTES = 4 * PAGE_BYTES
 _MAX_OPEN_SHARDS = 32
@@ -85,7 +87,8 @@ class Cache:
         self.objects = objects
         self.blocks = blocks
         self.limit = limit
-        self.shards = range(first_shard, first_shard + len(names))
+        end_shard = first_shard + len(names)
+        self.shards = range(first_shard, end_shard)
         # The number of the dataset's first block.
         self.first_block = int(blocks.first_blocks[first_shard])
         self._names = names
@@ -97,7 +100,7 @@ class Cache:
         self._unsynced: set[int] = set()
         self._accounts = cache_root.open_accounts(self.root)
         # With the lock on the accounts no other process begins to use the dataset, or counts.
-        end_block = int(blocks.first_blocks[self.shards.stop])
+        end_block = int(blocks.first_blocks[end_shard])
         num_blocks = end_block - self.first_block
         with (
             cache_root.writing(self.root),
@@ -122,10 +125,13 @@ class Cache:
                 partial.unlink(missing_ok=True)
 
         # Count anew: if a process was killed, the account may be too high.
-        kept = np.flatnonzero(self.states) + self.first_block  # (n,) blocks
-        kept_bytes = int(self.blocks.bytes_of(kept).sum())
-        kept_shards = np.unique(self.blocks.shards_of(kept))
-        used_bytes = kept_bytes + len(kept_shards) * _SHARD_BYTES
+        kept_in_dataset = np.flatnonzero(self.states)
+        kept = kept_in_dataset + self.first_block  # (n,) blocks
+        bytes_of_kept = self.blocks.bytes_of(kept)
+        kept_bytes = int(bytes_of_kept.sum())
+        shards_of_kept = self.blocks.shards_of(kept)
+        num_kept_shards = len(np.unique(shards_of_kept))
+        used_bytes = kept_bytes + num_kept_shards * _SHARD_BYTES
         used_bytes += cache_root.small_bytes(self.folder)
         other_bytes: dict[Path, int] = {}  # of each other dataset, by its folder
         for folder in cache_root.datasets(self.root):
@@ -138,8 +144,10 @@ class Cache:
         first = self.shards.start
         end = self.shards.stop
         shard_sizes = self.blocks.sizes[first:end]
-        missing_bytes = int(shard_sizes.sum()) - kept_bytes
-        for folder in sorted(other_bytes, key=cache_root.used_at):
+        dataset_bytes = int(shard_sizes.sum())
+        missing_bytes = dataset_bytes - kept_bytes
+        longest_ago_first = sorted(other_bytes, key=cache_root.used_at)
+        for folder in longest_ago_first:
             if used_bytes + missing_bytes <= self.limit:
                 break
             if cache_root.remove(folder):
@@ -159,19 +167,21 @@ class Cache:
         shard, start, stop = self.blocks.range_of(block)
         file = self._file_of(shard)
         punch(file.number(), start, stop)
-        block_bytes = self.blocks.bytes_of(np.array([block]))
-        return int(block_bytes[0])
+        (block_bytes,) = self.blocks.bytes_of(np.array([block]))
+        return int(block_bytes)
 
     def allot(self, blocks: Int64s) -> None:
         """Reserves room for those blocks of the dataset that have none, up to the limit."""
         # (m,) the dataset's blocks among them, as indices into the states.
-        mine = blocks[self.has(blocks)] - self.first_block
+        blocks_of_dataset = blocks[self.has(blocks)]
+        mine = blocks_of_dataset - self.first_block
         is_absent = self.states[mine] == ABSENT
         if self._is_full or not is_absent.any():
             return
         with self._lock, cache_root.locked(self._accounts) as accounts:
             # Another process may have reserved room for some of them meanwhile.
-            new = mine[self.states[mine] == ABSENT]
+            is_still_absent = self.states[mine] == ABSENT
+            new = mine[is_still_absent]
             new_blocks = new + self.first_block
             used_bytes = _read_account(accounts)
             used_bytes += self._new_shard_bytes(new_blocks)
@@ -180,34 +190,42 @@ class Cache:
             bytes_up_to = used_bytes + np.cumsum(block_bytes)
             fits = bytes_up_to <= self.limit
             if fits.any():
-                used_bytes += int(block_bytes[fits].sum())
+                fitting_bytes = block_bytes[fits]
+                used_bytes += int(fitting_bytes.sum())
                 _write_account(accounts, used_bytes)
-                self.states[new[fits]] = ALLOTTED
+                fitting = new[fits]
+                self.states[fitting] = ALLOTTED
             self._is_full = not fits.all()
 
     def _new_shard_bytes(self, blocks: Int64s) -> int:
         """The room for those shards of blocks of which nothing is kept yet."""
         total = 0
-        shards = np.unique(self.blocks.shards_of(blocks))
-        for shard in shards.tolist():
+        shards_of_blocks = self.blocks.shards_of(blocks)
+        for shard in np.unique(shards_of_blocks).tolist():
             # The shard's blocks, as indices into the states.
-            first_blocks = self.blocks.first_blocks[shard : shard + 2]
-            start, stop = (first_blocks - self.first_block).tolist()
-            if not self.states[start:stop].any():
+            first_and_end = self.blocks.first_blocks[shard : shard + 2]
+            borders = first_and_end - self.first_block
+            start, stop = borders.tolist()
+            states_of_shard = self.states[start:stop]
+            if not states_of_shard.any():
                 total += _SHARD_BYTES
         return total
 
     def name_of(self, shard: int) -> str:
-        return self._names[shard - self.shards.start]
+        shard_in_dataset = shard - self.shards.start
+        return self._names[shard_in_dataset]
 
     def _file_of(self, shard: int) -> _engine.Descriptor:
         path = self.folder / self.name_of(shard)
-        return self._open_file(path, int(self.blocks.sizes[shard]))
+        size_bytes = int(self.blocks.sizes[shard])
+        return self._open_file(path, size_bytes)
 
     def has(self, blocks: Int64s) -> Bools:
         """(n,) which blocks belong to the dataset."""
         end_block = self.first_block + len(self.states)
-        return (blocks >= self.first_block) & (blocks < end_block)
+        is_behind_begin = blocks >= self.first_block
+        is_before_end = blocks < end_block
+        return is_behind_begin & is_before_end
 
     def is_there(self, block: int) -> bool:
         """Whether a block is written. Another process may write it at any time."""
@@ -218,7 +236,8 @@ class Cache:
         """Locks a block, to fetch it. False if another process fetches it, and after `close`."""
         if self._hold is None:
             return False
-        return cache_root.claim(self._hold.descriptor, self._lock_offset(block), 1)
+        offset = self._lock_offset(block)
+        return cache_root.claim(self._hold.descriptor, offset, 1)
 
     def release(self, blocks: range) -> None:
         if self._hold is not None:
@@ -253,12 +272,16 @@ class Cache:
                 raise
         written = 0
         while written < len(view):
-            piece = view[written : written + _WRITE_BYTES]
-            written += os.pwrite(file.number(), piece, start + written)
+            end_of_piece = written + _WRITE_BYTES
+            piece = view[written:end_of_piece]
+            offset = start + written
+            written += os.pwrite(file.number(), piece, offset)
 
         first_of_shard = int(self.blocks.first_blocks[shard])
-        first = first_of_shard + start // BLOCK_BYTES
-        num_blocks = -(-len(view) // BLOCK_BYTES)
+        block_in_shard = start // BLOCK_BYTES
+        first = first_of_shard + block_in_shard
+        view_bytes = len(view)
+        num_blocks = -(-view_bytes // BLOCK_BYTES)  # rounded up
         end = first + num_blocks
         first_state = first - self.first_block
         end_state = end - self.first_block
@@ -269,16 +292,19 @@ class Cache:
     def sync(self) -> None:
         """Waits until the disk has what was written. Then it counts after a crash, too."""
         with self._lock:
-            unsynced = np.array(sorted(self._unsynced), dtype=np.int64)
+            ascending = sorted(self._unsynced)
             self._unsynced = set()
+        unsynced = np.array(ascending, dtype=np.int64)
         shards = self.blocks.shards_of(unsynced)
         for shard in np.unique(shards).tolist():
             file = self._file_of(shard)
             os.fdatasync(file.number())
-            synced = unsynced[shards == shard] - self.first_block
+            is_of_shard = shards == shard
+            synced = unsynced[is_of_shard] - self.first_block
             # A block that was forgotten meanwhile stays so.
             is_written = self.states[synced] == WRITTEN
-            self.states[synced[is_written]] = SYNCED
+            still_written = synced[is_written]
+            self.states[still_written] = SYNCED
 
     def close(self) -> None:
         self._open_file.cache_clear()
@@ -294,11 +320,13 @@ class Cache:
 
 def _read_account(accounts: int) -> int:
     """The bytes that the blocks of all datasets take."""
-    return int.from_bytes(os.pread(accounts, 8, 8), "little")
+    data = os.pread(accounts, 8, _ACCOUNT_AT)
+    return int.from_bytes(data, "little")
 
 
 def _write_account(accounts: int, used_bytes: int) -> None:
-    os.pwrite(accounts, used_bytes.to_bytes(8, "little"), 8)
+    data = used_bytes.to_bytes(8, "little")
+    os.pwrite(accounts, data, _ACCOUNT_AT)
 
 
 class Caches:
@@ -313,8 +341,10 @@ class Caches:
             for shard in cache.shards:
                 self.cache_of_shard[shard] = cache
         # (shards,) which are behind a URL
-        self.is_remote = np.zeros(len(blocks.sizes), dtype=np.bool_)
-        self.is_remote[list(self.cache_of_shard)] = True
+        num_shards = len(blocks.sizes)
+        remote_shards = list(self.cache_of_shard)
+        self.is_remote = np.zeros(num_shards, dtype=np.bool_)
+        self.is_remote[remote_shards] = True
 
     def at(self, block: int) -> Cache:
         """The cache of a block."""
@@ -332,20 +362,25 @@ class Caches:
 
     def least_state(self, first: Int64s, last: Int64s) -> Uint8s:
         """(n,) the least state of the blocks from first to last."""
-        least = np.minimum(self.states(first), self.states(last))
+        first_states = self.states(first)
+        last_states = self.states(last)
+        least = np.minimum(first_states, last_states)
         # A sample has few blocks, so the loop goes over the blocks between, for all samples at
         # once. A sample with fewer looks at its last one again.
-        most_steps = int((last - first).max(initial=0))
+        steps = last - first
+        most_steps = int(steps.max(initial=0))
         for step in range(1, most_steps):
             between = np.minimum(first + step, last)
-            least = np.minimum(least, self.states(between))
+            states = self.states(between)
+            least = np.minimum(least, states)
         return least
 
     def forget(self, blocks: Int64s) -> None:
         """Marks blocks whose content turned out to be wrong, so that they are fetched again."""
         for cache in self.remote:
             mine = blocks[cache.has(blocks)]
-            forget(cache.states, mine - cache.first_block)
+            blocks_of_dataset = mine - cache.first_block
+            forget(cache.states, blocks_of_dataset)
 
     @property
     def given_up(self) -> bool:
@@ -355,7 +390,8 @@ class Caches:
 
 def forget(states: Uint8s, blocks: Int64s) -> None:
     """Marks written blocks as missing. They keep their room."""
-    written = blocks[states[blocks] >= WRITTEN]
+    is_written = states[blocks] >= WRITTEN
+    written = blocks[is_written]
     states[written] = ALLOTTED
 
 
@@ -366,8 +402,10 @@ def shared_states(file: int, count: int) -> Uint8s:
         OSError: the disk has no room.
     """
     size = HEADER_BYTES + count
-    has_magic = os.pread(file, len(_MAGIC), 0) == _MAGIC
-    has_size = os.fstat(file).st_size == size
+    first_bytes = os.pread(file, len(_MAGIC), 0)
+    status = os.fstat(file)
+    has_magic = first_bytes == _MAGIC
+    has_size = status.st_size == size
     if not has_magic or not has_size:
         os.ftruncate(file, 0)
         # A full disk raises an error here; without this it would be a SIGBUS in the map.
@@ -376,24 +414,28 @@ def shared_states(file: int, count: int) -> Uint8s:
     header = mmap.mmap(file, size)
     states = np.frombuffer(header, dtype=np.uint8, offset=HEADER_BYTES)
     boot = boot_id()
-    boot_bytes = slice(_BOOT_AT, _BOOT_AT + len(boot))
+    boot_end = _BOOT_AT + len(boot)
+    boot_bytes = slice(_BOOT_AT, boot_end)
     if header[boot_bytes] != boot:
         # The machine has started again: the bytes of WRITTEN blocks may be missing.
-        states[states == WRITTEN] = ALLOTTED
+        is_written = states == WRITTEN
+        states[is_written] = ALLOTTED
         header[boot_bytes] = boot
     # The file may be damaged.
-    states[states > SYNCED] = ABSENT
+    is_unknown = states > SYNCED
+    states[is_unknown] = ABSENT
     return states
 
 
 def boot_id() -> bytes:
     """The id of the time since the machine started. Source: random(4)."""
     try:
-        text = Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+        line = Path("/proc/sys/kernel/random/boot_id").read_bytes()
     except OSError:
-        text = b"unknown"
+        line = b"unknown"
     # A UUID has 36 characters; the header has room for so many.
-    return text[:36].ljust(36)
+    uuid = line.strip()[:36]
+    return uuid.ljust(36)
 
 
 def _open_shard_file(path: Path, size_bytes: int) -> _engine.Descriptor:
@@ -401,6 +443,7 @@ def _open_shard_file(path: Path, size_bytes: int) -> _engine.Descriptor:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     file = os.open(path, flags, 0o666)
     descriptor = _engine.Descriptor(file)
-    if os.fstat(file).st_size != size_bytes:
+    status = os.fstat(file)
+    if status.st_size != size_bytes:
         os.ftruncate(file, size_bytes)
     return descriptor
