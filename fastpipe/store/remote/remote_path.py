@@ -37,7 +37,9 @@ class Coming:
 
     def covers(self, name: str, start: int, stop: int) -> bool:
         """Whether it has all bytes of a range."""
-        return self.name == name and self.start <= start and stop <= self.stop
+        if self.name != name:
+            return False
+        return self.start <= start and stop <= self.stop
 
 
 class Tree:
@@ -92,7 +94,8 @@ class SourceFiles(Objects):
 
     def begin(self, name: str, start: int, stop: int) -> Coming:
         """Begins to fetch a range."""
-        answer = self.start(self.get(name, start, stop))
+        request = self.get(name, start, stop)
+        answer = self.start(request)
         return Coming(name, start, stop, answer)
 
     def expect(self, number: int, ranges: Iterable[tuple[str, int, int]]) -> None:
@@ -102,8 +105,9 @@ class SourceFiles(Objects):
         """
         coming: list[Coming] = []
         for name, start, stop in ranges:
+            most_stop = start + REQUEST_BYTES
             # `read` fetches a larger range in pieces.
-            if start < stop <= start + REQUEST_BYTES:
+            if start < stop <= most_stop:
                 coming.append(self.begin(name, start, stop))
         self._expected[number] = coming
 
@@ -130,11 +134,13 @@ class SourceFiles(Objects):
             self.as_listed(name, answer, state)
             return answer
 
-        return b"".join(self.pieces(get, start, stop))
+        pieces = self.pieces(get, start, stop)
+        return b"".join(pieces)
 
     def _find_expected(self, name: str, start: int, stop: int) -> Coming | None:
         # A copy, because other threads add and drop.
-        for ranges in self._expected.copy().values():
+        expected = self._expected.copy()
+        for ranges in expected.values():
             for coming in ranges:
                 if coming.covers(name, start, stop):
                     return coming
@@ -149,7 +155,8 @@ class SourceFiles(Objects):
                 f"{state_now.size_bytes:,}"
             )
             raise changed_error(self.url / name, f": {reason}")
-        if state_now.mtime_ns != state.mtime_ns and not self.pinned:
+        has_other_etag = state_now.mtime_ns != state.mtime_ns
+        if has_other_etag and not self.pinned:
             raise changed_error(self.url / name, ": it has another ETag")
         return memoryview(answer.data)
 
@@ -178,7 +185,8 @@ class RemoteFile(io.RawIOBase):
         If the file is read in order, the next pieces are begun, too.
         """
         offset = offset_bytes
-        stop = min(offset_bytes + size_bytes, self.state.size_bytes)
+        wanted_stop = offset_bytes + size_bytes
+        stop = min(wanted_stop, self.state.size_bytes)
         parts: list[memoryview] = []
         while offset < stop:
             skipped_bytes = offset - self._last_stop
@@ -194,13 +202,15 @@ class RemoteFile(io.RawIOBase):
             if is_in_order:
                 self._begin_ahead(piece.stop)
             while len(self._held) > _MAX_PIECES_HELD:
-                self._held.popleft().answer.cancel()
+                unused_piece = self._held.popleft()
+                unused_piece.answer.cancel()
 
             end = min(stop, piece.stop)
             answer = piece.answer.result()
             data = self._files.as_listed(self._name, answer, self.state)
-            first = offset - piece.start
-            parts.append(data[first : end - piece.start])
+            first_in_piece = offset - piece.start
+            end_in_piece = end - piece.start
+            parts.append(data[first_in_piece:end_in_piece])
             offset = end
             self._last_stop = end
         return b"".join(parts)
@@ -209,14 +219,16 @@ class RemoteFile(io.RawIOBase):
         for _ in range(_PIECES_AHEAD):
             if offset >= self.state.size_bytes:
                 return
-            offset = self._piece_at(offset, _PIECE_BYTES).stop
+            piece = self._piece_at(offset, _PIECE_BYTES)
+            offset = piece.stop
 
     def _piece_at(self, offset: int, size_bytes: int) -> Coming:
         """The piece that has a byte: one that is held, or a new one of this size."""
         for piece in self._held:
             if piece.start <= offset < piece.stop:
                 return piece
-        stop = min(offset + size_bytes, self.state.size_bytes)
+        wanted_stop = offset + size_bytes
+        stop = min(wanted_stop, self.state.size_bytes)
         piece = self._files.begin(self._name, offset, stop)
         self._held.append(piece)
         return piece
@@ -233,11 +245,12 @@ class RemoteFile(io.RawIOBase):
             os.SEEK_CUR: self._position,
             os.SEEK_END: self.state.size_bytes,
         }
-        self._position = max(0, origins[whence] + offset)
+        position = origins[whence] + offset
+        self._position = max(0, position)
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
+        view = memoryview(buffer).cast("B")  # of bytes
         data = self.read_at(len(view), self._position)
         view[: len(data)] = data
         self._position += len(data)
@@ -274,7 +287,9 @@ class RemotePath:
     def key(self) -> str:
         """Its name in the bucket; "" is the bucket."""
         key = str(self._path)
-        return "" if key == "." else key
+        if key == ".":
+            return ""
+        return key
 
     @property
     def name(self) -> str:
@@ -372,8 +387,11 @@ class RemotePath:
 
     def files_below(self) -> Iterator[str]:
         """The paths of all files below a folder, relative to it. Errors as of `listed`."""
-        prefix = f"{self.key}/" if self.key else ""
-        for name in self._list().files:
+        prefix = ""
+        if self.key:
+            prefix = f"{self.key}/"
+        tree = self._list()
+        for name in tree.files:
             if name.startswith(prefix):
                 yield name.removeprefix(prefix)
 
@@ -387,7 +405,7 @@ class RemotePath:
             return tree
         if not self.objects.pinned:
             return None
-        parent = self.key.rpartition("/")[0]
+        parent, _, _ = self.key.rpartition("/")
         tree = Tree(self.objects.listed, parent)
         self.objects.tree = tree
         return tree
@@ -406,8 +424,9 @@ class RemotePath:
 
 
 def _is_valid_key(key: str) -> bool:
-    names = key.split("/")
-    return bool(key) and not key.startswith("/") and ".." not in names
+    if not key or key.startswith("/"):
+        return False
+    return ".." not in key.split("/")
 
 
 def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
@@ -418,9 +437,13 @@ def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
     """
     parts = url.path.split("/")
     # The bucket is the first part. On the Hub it is datasets/ORG/NAME.
-    num_bucket_parts = 3 if url.scheme == "hf" else 1
-    key = "/".join(parts[num_bucket_parts:])
-    objects = SourceFiles(Url(url.removesuffix(f"/{key}")), options)
+    num_bucket_parts = 1
+    if url.scheme == "hf":
+        num_bucket_parts = 3
+    key_parts = parts[num_bucket_parts:]
+    key = "/".join(key_parts)
+    bucket = url.removesuffix(f"/{key}")
+    objects = SourceFiles(Url(bucket), options)
     # Names in buckets have no escapes.
     if url.is_web:
         key = unquote(key)

@@ -121,15 +121,18 @@ class Wants:
         """
         with self.lock:
             self._tickets.add(ticket)
-            return self._need(ticket, exact=self._is_small_first_batch(ticket))
+            is_exact = self._is_small_first_batch(ticket)
+            return self._need(ticket, exact=is_exact)
 
     def _is_small_first_batch(self, ticket: Ticket) -> bool:
         if not self._beginning_processes:
             return False
         _, start, stop = self.extents.of(ticket.samples)
-        batch_bytes = int((stop - start).sum())
+        sample_bytes = stop - start
+        batch_bytes = int(sample_bytes.sum())
         first_bytes = batch_bytes * self._beginning_processes
-        dataset_bytes = int(self.caches.blocks.sizes.sum())
+        shard_bytes = self.caches.blocks.sizes
+        dataset_bytes = int(shard_bytes.sum())
         return first_bytes * _FIRST_BATCH_SHARE <= dataset_bytes
 
     def end(self, ticket: Ticket, *, used: bool) -> None:
@@ -150,7 +153,8 @@ class Wants:
                 samples = ticket.samples
                 if ticket.generation != self.generation:
                     samples = samples[:0]
-                pieces.update(self.ring_parts.use(samples))
+                used_pieces = self.ring_parts.use(samples)
+                pieces.update(used_pieces)
             if pieces:
                 self.ring_parts.give_back(pieces, self._pinned())
 
@@ -165,10 +169,12 @@ class Wants:
                     wrong.append(piece)
             self.ring_parts.forget(wrong)
             self.ring_parts.give_back(wrong, self._pinned())
+            blocks_of_shards = self.caches.blocks
             shard, start, stop = self.extents.of(samples)
-            first, last = self.caches.blocks.touched(shard, start, stop)
-            blocks = np.concatenate([first, last])
-            self.caches.forget(np.unique(blocks))
+            first, last = blocks_of_shards.touched(shard, start, stop)
+            first_and_last = np.concatenate([first, last])
+            blocks = np.unique(first_and_last)
+            self.caches.forget(blocks)
 
     def end_all(self) -> None:
         with self.lock:
@@ -289,34 +295,39 @@ class Wants:
         )
 
         is_written = least_state >= WRITTEN
-        is_hit = is_kept & is_written & self.caches.is_remote[shard]
+        is_remote = self.caches.is_remote[shard]
+        is_hit = is_kept & is_written & is_remote
         # A ticket of samples that were asked for ahead would count them twice.
-        is_before_any_plan = (
-            self.generation == 0 and ticket is not None and not ticket.counted
-        )
-        if ticket is None or is_before_any_plan:
+        is_counted = ticket is None
+        if ticket is not None and self.generation == 0:  # before any plan
+            is_counted = not ticket.counted
+        if is_counted:
             sizes = stop - start
-            self.cache_hit_bytes += int(sizes[is_hit].sum())
+            hit_sizes = sizes[is_hit]
+            self.cache_hit_bytes += int(hit_sizes.sum())
 
-        missing = _united(first_block[is_kept], last_block[is_kept])
-        missing = missing[self.caches.states(missing) < WRITTEN]
+        first_of_kept = first_block[is_kept]
+        last_of_kept = last_block[is_kept]
+        kept_blocks = _united(first_of_kept, last_of_kept)
+        is_missing = self.caches.states(kept_blocks) < WRITTEN
+        missing: list[int] = kept_blocks[is_missing].tolist()
         if ticket is not None:
             ticket.counted = True
-            ticket.missing.update(missing.tolist())
+            ticket.missing.update(missing)
         # Blocks that are under way already are not fetched twice; the ticket waits for them, too.
-        new_blocks = [
-            block for block in missing.tolist() if block not in self._coming_blocks
-        ]
+        new_blocks = [block for block in missing if block not in self._coming_blocks]
         self._coming_blocks.update(new_blocks)
         parts: list[ShardPart] = []
         for run in blocks.runs(new_blocks, REQUEST_BYTES):
             run_shard, run_start, run_stop = blocks.byte_range(run)
-            parts.append(ShardPart(run_shard, run_start, run_stop, blocks=run))
+            part = ShardPart(run_shard, run_start, run_stop, blocks=run)
+            parts.append(part)
 
         # (samples that the cache does not keep, 4) sample, shard, start, stop
         ranges = np.stack([samples, shard, start, stop], axis=1)
         others = ranges[~is_kept]
-        return parts + self._missing_ring_parts(ticket, others.tolist())
+        ring_parts = self._missing_ring_parts(ticket, others.tolist())
+        return parts + ring_parts
 
     def _is_kept(
         self,
@@ -336,15 +347,21 @@ class Wants:
             exact: see `_missing_parts`.
         """
         # With `exact`, and after a disk was full, no more blocks are fetched.
-        needed = WRITTEN if exact or self.caches.given_up else ALLOTTED
+        needed_state = ALLOTTED
+        if exact or self.caches.given_up:
+            needed_state = WRITTEN
         # A sample that is in the ring, or on its way there, is read from there.
-        in_ring = [
-            self.ring_parts.of(sample) is not None for sample in samples.tolist()
-        ]
+        in_ring: list[bool] = []
+        for sample in samples.tolist():
+            piece = self.ring_parts.of(sample)
+            in_ring.append(piece is not None)
         is_in_ring = np.array(in_ring, dtype=np.bool_)
-        is_kept = (least_state >= needed) & ~is_in_ring
+        is_in_cache = least_state >= needed_state
+        is_kept = is_in_cache & ~is_in_ring
         if self.impatient:
-            block_ranges = zip(first_block.tolist(), last_block.tolist(), strict=True)
+            first_blocks = first_block.tolist()
+            last_blocks = last_block.tolist()
+            block_ranges = zip(first_blocks, last_blocks, strict=True)
             for row, (first, last) in enumerate(block_ranges):
                 touched = range(first, last + 1)
                 if not self.impatient.isdisjoint(touched):
@@ -364,11 +381,11 @@ class Wants:
         for sample, shard, start, stop in rows:
             piece = self.ring_parts.of(sample)
             if piece is None:
-                near = parts[-1] if parts else None
-                if near is None or not _can_join(near, shard, start, stop):
-                    near = ShardPart(shard, start, stop)
-                    parts.append(near)
-                piece = self.ring_parts.put(sample, near, start, stop)
+                if not parts or not _can_join(parts[-1], shard, start, stop):
+                    new_part = ShardPart(shard, start, stop)
+                    parts.append(new_part)
+                part = parts[-1]
+                piece = self.ring_parts.put(sample, part, start, stop)
             if ticket is None:
                 piece.planned.add(sample)
                 continue
@@ -384,12 +401,15 @@ def _can_join(part: ShardPart, shard: int, start: int, stop: int) -> bool:
         return False
     request_bytes = stop - part.start
     gap_bytes = start - part.stop
-    return request_bytes <= REQUEST_BYTES and 0 <= gap_bytes <= _NEAR_BYTES
+    is_near = 0 <= gap_bytes <= _NEAR_BYTES
+    return is_near and request_bytes <= REQUEST_BYTES
 
 
 def _united(first: Int64s, last: Int64s) -> Int64s:
     """All numbers from first to last of each row, each once, in the order of the rows."""
-    runs = np.stack([first, last + 1], axis=1)
+    end = last + 1
+    runs = np.stack([first, end], axis=1)
     numbers = members(runs)
     _, first_index = np.unique(numbers, return_index=True)
-    return numbers[np.sort(first_index)]
+    index_in_order = np.sort(first_index)
+    return numbers[index_in_order]
