@@ -66,14 +66,18 @@ FieldRequest = str | Boxes | Points | Arrays | Images | Maps | Text
 
 def field_name(request: FieldRequest) -> str:
     """The name of a field that was asked for."""
-    return request if isinstance(request, str) else request.name
+    if isinstance(request, str):
+        return request
+    return request.name
 
 
 def list_batch_keys(key: str, request: FieldRequest, data: BaseDataset) -> list[str]:
     """The keys of a batch that a field fills: its own, and those of what comes with boxes."""
     keys = [key]
-    if isinstance(request, Boxes) and data.fields[request.name].labelled:
-        keys.append(f"{key}_labels")
+    if isinstance(request, Boxes):
+        field = data.fields[request.name]
+        if field.labelled:
+            keys.append(f"{key}_labels")
     if isinstance(request, (Boxes, Arrays, Images)):
         if request.form == "flat":
             keys.append(f"{key}_offsets")
@@ -142,8 +146,10 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
         pairs = list(fields.items())
     elif isinstance(fields, (tuple, list)):
         for value in fields:
-            # The key of Boxes and the like is their name.
-            key = value if isinstance(value, str) else getattr(value, "name", value)
+            key = value
+            if not isinstance(value, str):
+                # The key of Boxes and the like is their name.
+                key = getattr(value, "name", value)
             pairs.append((key, value))
     if not pairs:
         # One name that is not in a list; a comma alone makes a tuple.
@@ -252,7 +258,9 @@ def check_mirrored(chosen: Iterable[FieldRequest], mirroring: str) -> None:
     """
     if not mirroring:
         return
-    way_out = "pass hflip=False" if mirroring == "hflip" else f"leave {mirroring} out"
+    way_out = f"leave {mirroring} out"
+    if mirroring == "hflip":
+        way_out = "pass hflip=False"
     for request in chosen:
         if isinstance(request, Points) and request.flip_pairs is None:
             raise ConfigError(
@@ -292,14 +300,18 @@ class FieldReader:
     ) -> None:
         self._crops = crops
         # By name of the field. A field that comes under several keys is read once.
-        self.requests = {field_name(request): request for request in chosen.values()}
+        self.requests: dict[str, FieldRequest] = {}
+        for request in chosen.values():
+            name = field_name(request)
+            self.requests[name] = request
         self.names = tuple(self.requests)
         # Key of a batch -> the entry that it has: the name of a field, with "_labels" or the like.
         self.keys: dict[str, str] = {}
         for key, request in chosen.items():
             name = field_name(request)
             for entry in list_batch_keys(name, request, data):
-                self.keys[key + entry.removeprefix(name)] = entry
+                ending = entry.removeprefix(name)
+                self.keys[key + ending] = entry
 
             field = data.fields.get(name)
             if field is not None and field.kind == "images":
@@ -318,11 +330,10 @@ class FieldReader:
         self._class_counts: dict[str, int] = {}
         self.masks: set[str] = set()  # the names of the pictures that are masks
         # Those of CROP_FIELDS that are asked for. A field of the dataset may have such a name.
-        self._crop_fields = [
-            name
-            for name in self.names
-            if name in CROP_FIELDS and name not in data.fields
-        ]
+        self._crop_fields = []
+        for name in self.names:
+            if name in CROP_FIELDS and name not in data.fields:
+                self._crop_fields.append(name)
         self._source_paths: SourcePaths | None = None  # None: no keys are read
         if "key" in self.names:
             self._source_paths = SourcePaths(data.index)
@@ -365,7 +376,8 @@ class FieldReader:
                     dtype = _mask_dtype(column, len(data))
                     self._pixels[name] = ((), dtype)
                 else:
-                    self._pixels[name] = ((form.channels,), form.dtype)
+                    pixel_shape = (form.channels,)
+                    self._pixels[name] = (pixel_shape, form.dtype)
 
     def read(self, plan: BatchPlan, *, seed: int = 0, epoch: int = 0) -> HostFields:
         """The values for the rows of a plan. `seed` and `epoch` are of the draws of texts.
@@ -377,16 +389,23 @@ class FieldReader:
         for name, request in self.requests.items():
             if isinstance(request, Boxes):
                 boxes[name] = request
+        images = (*self.pictures, *self.maps)
+        arrays = tuple(self.arrays)
+        picture_lists = tuple(self.picture_lists)
+        maps = {}
+        for name, reader in self.maps.items():
+            maps[name] = reader.form
         values = HostFields(
-            self.keys,
-            (*self.pictures, *self.maps),
-            tuple(self.arrays),
-            tuple(self.picture_lists),
-            boxes,
-            maps={name: reader.form for name, reader in self.maps.items()},
+            names=self.keys,
+            images=images,
+            stored_arrays=arrays,
+            picture_lists=picture_lists,
+            options=boxes,
+            maps=maps,
         )
         if self._source_paths is not None:
-            values.lists["key"] = self._source_paths.of(plan.samples, plan.records)
+            paths = self._source_paths.of(plan.samples, plan.records)
+            values.lists["key"] = paths
         for name in self._plain:
             column_values = self._read_plain(name, plan, seed, epoch)
             # Texts stay lists on the host; arrays become tensors.
@@ -395,7 +414,8 @@ class FieldReader:
             else:
                 values.arrays[name] = column_values
         for view, crop in zip(plan.views, self._crops, strict=True):
-            values.places.append(self._read_places(view, crop))
+            places = self._read_places(view, crop)
+            values.places.append(places)
         if self._crop_fields:
             self._add_crops(plan, values)
         return values
@@ -416,22 +436,26 @@ class FieldReader:
         """Adds how the images of each view became their rows; see Note [entries of views]."""
         if "original_size" in self._crop_fields:
             # (n, 2) height and width
-            sides = [plan.records["height"], plan.records["width"]]
-            sizes = np.stack(sides, axis=1)
+            heights = plan.records["height"]
+            widths = plan.records["width"]
+            sizes = np.stack([heights, widths], axis=1)
             values.arrays["original_size"] = sizes.astype(np.int64)
         if "patch" in self._crop_fields and plan.crops.patches is not None:
             values.arrays["patch"] = plan.crops.patches
         rows_per_sample = plan.rows_per_sample
         for number, view in enumerate(plan.views):
-            crop_boxes = view.crops.boxes
+            boxes_xywh = view.crops.boxes
             # (rows, 2) each
-            left_top = crop_boxes[:, :2]
-            right_bottom = left_top + crop_boxes[:, 2:]
-            boxes = np.concatenate([left_top, right_bottom], axis=1)
-            has_image = has_images(plan.by_row().records)
-            boxes[~has_image] = 0  # there is nothing to cut
+            left_top = boxes_xywh[:, :2]
+            sides = boxes_xywh[:, 2:]
+            right_bottom = left_top + sides
+            boxes_xyxy = np.concatenate([left_top, right_bottom], axis=1)
+            records = plan.by_row().records
+            has_image = has_images(records)
+            boxes_xyxy[~has_image] = 0  # there is nothing to cut
+            crop_boxes = boxes_xyxy.astype(np.float32)
             # (rows, ...) each
-            entries = {"crop_box": boxes.astype(np.float32), "mirrored": view.flips}
+            entries = {"crop_box": crop_boxes, "mirrored": view.flips}
             for name, array in entries.items():
                 if name not in self._crop_fields:
                     continue
@@ -467,11 +491,13 @@ class FieldReader:
                 flip_pairs = request.flip_pairs or ()
                 if geometry is not None:
                     values = move_points(values, row_of_value, geometry, flip_pairs)
-                places[name] = Placed(values, row_of_value, flip_pairs=flip_pairs)
+                points = Placed(values, row_of_value, flip_pairs=flip_pairs)
+                places[name] = points
             else:
                 if geometry is not None:
                     values = move_boxes(values, row_of_value, geometry)
-                places[name] = Placed(values, row_of_value, ragged.labels)
+                boxes = Placed(values, row_of_value, labels=ragged.labels)
+                places[name] = boxes
         return places
 
     def slots(self, plan: BatchPlan) -> dict[str, NDArray[Any]]:
@@ -480,7 +506,8 @@ class FieldReader:
         for name, (pixel_shape, dtype) in self._pixels.items():
             for number, view in enumerate(plan.views):
                 # (rows, height, width) or (rows, height, width, channels); see Crops.slot_shape
-                shape = (*view.crops.slot_shape(), *pixel_shape)
+                image_shape = view.crops.slot_shape()
+                shape = (*image_shape, *pixel_shape)
                 entry = f"{number}.{name}"
                 slots[entry] = np.empty(shape, dtype)
         for name, reader in self.maps.items():
@@ -515,13 +542,15 @@ class FieldReader:
             views = zip(plan.views, exacts, strict=True)
             for number, (view, exact) in enumerate(views):
                 slot = slots[f"{number}.{name}"]
+                row_plan = view.by_row()
                 yield engine.submit_field(
-                    view.by_row(), records, slot, exact=exact, rows=rows
+                    row_plan, records, slot, exact=exact, rows=rows
                 )
         for name, reader in self.maps.items():
             for number, view in enumerate(plan.views):
                 slot = slots[f"{number}.{name}"]
-                yield reader.begin(engine, view.by_row(), slot, rows)
+                row_plan = view.by_row()
+                yield reader.begin(engine, row_plan, slot, rows)
 
 
 def _facts_of_patches(crops: Sequence[Crop | WholeImages | None]) -> tuple[str, ...]:
@@ -538,7 +567,9 @@ def _mask_dtype(column: ColumnReader, samples: int) -> DTypeLike:
     Not uint16, for which torch has no arithmetic.
     """
     for ids in spans(samples):
-        if (column.take(ids)["bits"] > 8).any():
+        records = column.take(ids)
+        has_16_bits = records["bits"] > 8
+        if has_16_bits.any():
             return np.int32
     return np.uint8
 
@@ -556,7 +587,8 @@ def split_by_row(
     row_count = len(plan.flips)
     counts = np.bincount(rows, minlength=row_count)
     row_ends = np.cumsum(counts)
-    return np.split(values, row_ends[:-1])
+    cuts = row_ends[:-1]
+    return np.split(values, cuts)
 
 
 def group_by_sample(row_values: list[Any], plan: BatchPlan) -> list[Any]:
@@ -566,15 +598,18 @@ def group_by_sample(row_values: list[Any], plan: BatchPlan) -> list[Any]:
         return row_values
     sample_values = []
     for first_row in range(0, len(row_values), rows_per_sample):
-        values_of_sample = row_values[first_row : first_row + rows_per_sample]
+        end_row = first_row + rows_per_sample
+        values_of_sample = row_values[first_row:end_row]
         sample_values.append(values_of_sample)
     return sample_values
 
 
 def to_multi_hot(tags: Ragged, classes: int) -> Float32s:
     """(n, classes) float32: 1 for the classes of each sample, else 0."""
-    # A class that comes twice is set to the same 1.
     row_count = len(tags.offsets) - 1
-    hot = np.zeros((row_count, classes), dtype=np.float32)
-    hot[row_of_values(tags), tags.values] = 1
+    shape = (row_count, classes)
+    hot = np.zeros(shape, dtype=np.float32)
+    row_of_value = row_of_values(tags)
+    # A class that comes twice is set to the same 1.
+    hot[row_of_value, tags.values] = 1
     return hot

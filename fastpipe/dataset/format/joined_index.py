@@ -95,9 +95,12 @@ class JoinedIndex(Index):
         for part in parts:
             self.form_counts += part.form_counts
         self.counts = {}
-        for name in ("rejected", "converted"):  # a packed dataset has no "converted"
-            counts_of_parts = [int(part.counts.get(name, 0)) for part in parts]
-            self.counts[name] = sum(counts_of_parts)
+        for name in ("rejected", "converted"):
+            total = 0
+            for part in parts:
+                # A packed dataset has no "converted".
+                total += int(part.counts.get(name, 0))
+            self.counts[name] = total
         self.can_be_large = any(part.can_be_large for part in parts)
         self.is_wide = any(part.is_wide for part in parts)
 
@@ -111,11 +114,14 @@ class JoinedIndex(Index):
 
     def _count_classes(self) -> list[int]:
         # The last count is that of NO_LABEL, which is -1 and so the last index.
-        counts = np.zeros(len(self.classes) + 1, dtype=np.int64)
+        num_counts = len(self.classes) + 1
+        counts = np.zeros(num_counts, dtype=np.int64)
         for part, new_labels in zip(self.parts, self._new_labels, strict=True):
+            labels_of_classes = new_labels[:-1]
             # Not counts[...] += ..., which counts once if two classes become one.
-            np.add.at(counts, new_labels[:-1], part.class_counts)
-        class_counts: list[int] = counts[:-1].tolist()
+            np.add.at(counts, labels_of_classes, part.class_counts)
+        counts_of_classes = counts[:-1]
+        class_counts: list[int] = counts_of_classes.tolist()
         return class_counts
 
     def __len__(self) -> int:
@@ -123,7 +129,8 @@ class JoinedIndex(Index):
 
     @cached_property
     def records(self) -> Records:
-        return self.records_of(np.arange(len(self), dtype=np.int64))
+        all_samples = np.arange(len(self), dtype=np.int64)
+        return self.records_of(all_samples)
 
     def records_of(self, samples: Int64s) -> Records:
         def read_part(part: int, numbers: Int64s) -> Records:
@@ -143,17 +150,20 @@ class JoinedIndex(Index):
     def _renumber(self, part: int, records: Records) -> Records:
         """Records of a part with the labels and shards of the whole."""
         # A copy: an index that is in memory may return its own array.
-        records = records.astype(index_dtype(is_wide=self.is_wide))
+        dtype = index_dtype(is_wide=self.is_wide)
+        records = records.astype(dtype)
         new_labels = self._new_labels[part]
+        first_shard = np.uint32(self._first_shards[part])
         records["label"] = renumbered(records["label"], new_labels)
-        records["shard"] += np.uint32(self._first_shards[part])
+        records["shard"] += first_shard
         return records
 
     def check_pixels(self, samples: Int64s, records: Records) -> None:
         """See Index; the message counts the pictures of one part."""
         for group in split_by_part(self.starts, samples):
             part = self.parts[group.part]
-            part.check_pixels(group.numbers, records[group.positions])
+            records_of_part = records[group.positions]
+            part.check_pixels(group.numbers, records_of_part)
 
     def check_same(self) -> None:
         for part in self.parts:
@@ -167,13 +177,13 @@ class JoinedIndex(Index):
 
     def column(self, name: str) -> JoinedColumn:
         columns = [part.column(name) for part in self.parts]
-        return JoinedColumn(self.starts, columns, self._field_labels.get(name))
+        new_labels = self._field_labels.get(name)
+        return JoinedColumn(self.starts, columns, new_labels)
 
     def in_coefficients(self, shards: NDArray[np.uint32]) -> Bools:
         # (parts,) and (n,)
-        is_in_coefficients = np.array(
-            [part.storage == COEFFICIENTS_STORAGE for part in self.parts]
-        )
+        storages = np.array([part.storage for part in self.parts])
+        is_in_coefficients: Bools = storages == COEFFICIENTS_STORAGE
         part_of_shard = parts_of(self._first_shards, shards)
         return is_in_coefficients[part_of_shard]
 
@@ -232,8 +242,9 @@ class JoinedIndex(Index):
         replace: bool = False,
     ) -> SampleError:
         """See Index; it names the sample's number in its own dataset."""
-        part, number = part_and_number(self.starts, sample)
-        return self.parts[part].sample_error(number, reason, more, replace=replace)
+        part_index, number = part_and_number(self.starts, sample)
+        part = self.parts[part_index]
+        return part.sample_error(number, reason, more, replace=replace)
 
     def reader(self, mixture: Index | None = None) -> object | None:
         for part in self.parts:
@@ -281,9 +292,11 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
     for name in names:
         lacking = [part.path for part in parts if name not in part.fields]
         if lacking:
-            joined.reasons[name] = f"{lacking[0]} has no field {name!r}"
+            first_lacking = lacking[0]
+            joined.reasons[name] = f"{first_lacking} has no field {name!r}"
             continue
-        _join_field(joined, name, [part.fields[name] for part in parts])
+        fields = [part.fields[name] for part in parts]
+        _join_field(joined, name, fields)
     return joined
 
 
@@ -303,7 +316,9 @@ def _join_field(joined: JoinedFields, name: str, fields: Sequence[Field]) -> Non
     if len(distinct_classes) == 1:
         # Where the datasets differ about mirrored points, the user has to say which change.
         distinct_pairs = {field.flip_pairs for field in fields}
-        flip_pairs = first.flip_pairs if len(distinct_pairs) == 1 else ()
+        flip_pairs = first.flip_pairs
+        if len(distinct_pairs) > 1:
+            flip_pairs = ()
         shape = common_shape(field.shape for field in fields)
         # The files are those of one dataset: each part reads its own.
         joined.fields[name] = replace(
@@ -312,26 +327,29 @@ def _join_field(joined: JoinedFields, name: str, fields: Sequence[Field]) -> Non
         return
 
     class_names = [field.names for field in fields]
-    if not all(class_names) or first.kind not in ("classes", "boxes"):
+    has_classes = first.kind in ("classes", "boxes")
+    if not has_classes or not all(class_names):
         joined.reasons[name] = (
             f"the classes of {name!r} have other names, or none, in some of the datasets"
         )
         return
     # Classes are joined by name, as the classes of images are.
     all_names, joined.new_labels[name] = union(class_names)
-    # Only a field of kind "classes" has a count of them.
-    class_count = len(all_names) if first.classes else 0
-    joined.fields[name] = replace(
-        first, names=tuple(all_names), classes=class_count, files={}
-    )
+    class_count = 0
+    if first.classes:  # only a field of kind "classes" has a count of them
+        class_count = len(all_names)
+    names = tuple(all_names)
+    joined.fields[name] = replace(first, names=names, classes=class_count, files={})
 
 
 def _form_of(field: Field) -> Field:
     """A field with what decides the form of its values alone."""
-    shape: tuple[int | None, ...] = (None,) * len(field.shape)
+    num_axes = len(field.shape)
+    shape: tuple[int | None, ...] = (None,) * num_axes
     if field.kind == "map":
         # Their height and width may differ, their channels may not.
-        shape = (None, None, *field.shape[2:])
+        channels = field.shape[2:]
+        shape = (None, None, *channels)
     return Field(
         field.name,
         field.kind,
@@ -353,7 +371,8 @@ def union(names: Sequence[Sequence[str]]) -> tuple[list[str], list[Int64s]]:
     new_labels = []
     for part_names in names:
         labels = [numbers.setdefault(name, len(numbers)) for name in part_names]
-        new_labels.append(np.array([*labels, NO_LABEL]))
+        labels.append(NO_LABEL)
+        new_labels.append(np.array(labels))
     return list(numbers), new_labels
 
 
@@ -372,7 +391,8 @@ def _join_names(names: list[str]) -> str:
     if len(names) == 1:
         return names[0]
     text = json.dumps(names)
-    return f"mixed-{xxhash.xxh3_128_hexdigest(text.encode())}"
+    digest = xxhash.xxh3_128_hexdigest(text.encode())
+    return f"mixed-{digest}"
 
 
 def _concatenate(

@@ -44,8 +44,12 @@ class FileState(NamedTuple):
 
 def state_of(info: os.stat_result) -> FileState:
     """The state in a result of os.stat."""
+    is_regular = stat.S_ISREG(info.st_mode)
     return FileState(
-        info.st_size, info.st_mtime_ns, info.st_ctime_ns, stat.S_ISREG(info.st_mode)
+        size_bytes=info.st_size,
+        mtime_ns=info.st_mtime_ns,
+        ctime_ns=info.st_ctime_ns,
+        is_regular=is_regular,
     )
 
 
@@ -68,7 +72,8 @@ def read_at(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
     offset = offset_bytes
     end = offset_bytes + size_bytes
     while offset < end:
-        size = min(end - offset, _PIECE_BYTES)
+        missing_bytes = end - offset
+        size = min(missing_bytes, _PIECE_BYTES)
         data = os.pread(descriptor, size, offset)
         if not data:
             break
@@ -86,8 +91,9 @@ class OpenFile:
 
     def __init__(self, file: Path, restore: str = "check that it exists") -> None:
         self.path = file
+        flags = os.O_RDONLY | os.O_CLOEXEC
         try:
-            handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(file, flags)
             self._open = _engine.Descriptor(handle)  # closes itself
         except OSError as problem:
             raise DatasetError(
@@ -140,13 +146,18 @@ class OpenFile:
         begins_read = np.concatenate([[True], is_far])
         firsts = np.flatnonzero(begins_read)  # (reads,) the first range of each read
         # (reads,) the last range of each read: the one before the next read's first, or the last.
-        lasts = np.append(firsts[1:] - 1, -1)
+        next_firsts = firsts[1:]
+        lasts = np.append(next_firsts - 1, -1)
         read_offsets = sorted_starts[firsts]
         read_sizes = reached[lasts] - read_offsets
-        data = b"".join(map(self.read, read_offsets.tolist(), read_sizes.tolist()))
+        pieces = map(self.read, read_offsets.tolist(), read_sizes.tolist())
+        data = b"".join(pieces)
 
-        # (reads,) the distance from a byte of the file to its position in `data`.
-        shifts = np.cumsum(read_sizes) - read_sizes - read_offsets
+        # (reads,) where each read begins in `data`, and then the distance from a byte of the file to
+        # its position there.
+        shifts = np.cumsum(read_sizes)
+        shifts -= read_sizes
+        shifts -= read_offsets
         # (n,) the shift of each range by the number of its read, and then its position.
         sorted_positions = shifts[np.cumsum(begins_read) - 1]
         sorted_positions += sorted_starts
@@ -184,7 +195,8 @@ class Rows:
         flat_numbers = numbers.ravel()
         data, positions = self.gather(flat_numbers, flat_numbers + 1)
         rows: NDArray[Any] = np.frombuffer(data, self._dtype)
-        indices = positions.reshape(numbers.shape) // self.row_bytes
+        flat_indices = positions // self.row_bytes
+        indices = flat_indices.reshape(numbers.shape)
         return rows.take(indices, axis=0)
 
     def around(self, numbers: Int64s, count: int) -> tuple[NDArray[Any], Int64s]:
@@ -217,28 +229,41 @@ class Rows:
             return np.empty((0, *self._dtype.shape), dtype=self._dtype.base)
         data, positions = self.gather(begins, ends)
         # (n,) the distance from a row of the result to its position in what was read.
-        starts_in_result = np.cumsum(lengths) - lengths
-        shifts = positions // self.row_bytes - starts_in_result
+        ends_in_result = np.cumsum(lengths)
+        starts_in_result = ends_in_result - lengths
+        starts_in_data = positions // self.row_bytes
+        shifts = starts_in_data - starts_in_result
         row_shifts = np.repeat(shifts, lengths)
-        row_numbers = np.arange(len(row_shifts)) + row_shifts
+        row_numbers = np.arange(len(row_shifts))
+        row_numbers += row_shifts
         rows_read = np.frombuffer(data, self._dtype)
         rows: NDArray[Any] = rows_read[row_numbers]
         return rows
 
     def gather(self, begins: Int64s, ends: Int64s) -> tuple[bytes, Int64s]:
         """The bytes of ranges of rows, as `OpenFile.gather` returns them."""
-        starts = self._first_byte + begins * self.row_bytes
-        stops = self._first_byte + ends * self.row_bytes
+        # Both in bytes from the first row on, and then from the start of the file.
+        starts = begins * self.row_bytes
+        stops = ends * self.row_bytes
+        starts += self._first_byte
+        stops += self._first_byte
         return self.file.gather(starts, stops)
 
     def mapped(self, count: int) -> np.memmap[tuple[int], np.dtype[Any]]:
         """The first rows, in a map of the file. DatasetError: the system refuses it."""
         try:
-            return np.memmap(self.path, self._dtype, "r", self._first_byte, (count,))
+            return np.memmap(
+                self.path,
+                self._dtype,
+                mode="r",
+                offset=self._first_byte,
+                shape=(count,),
+            )
         except (OSError, ValueError) as problem:
+            reason = getattr(problem, "strerror", problem)
             raise DatasetError(
-                f"{self.path} cannot be mapped: {getattr(problem, 'strerror', problem)}; check the "
-                "disk and the limits on memory and open files (ulimit -v, ulimit -n)"
+                f"{self.path} cannot be mapped: {reason}; check the disk and the limits on memory "
+                "and open files (ulimit -v, ulimit -n)"
             ) from problem
 
 
@@ -258,17 +283,22 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
     """
     file = OpenFile(path, RESTORE)
     try:
-        head = io.BytesIO(read_at(file.descriptor, _HEADER_BYTES, 0))
+        first_bytes = read_at(file.descriptor, _HEADER_BYTES, 0)
+        head = io.BytesIO(first_bytes)
         version = np.lib.format.read_magic(head)
         if version != (1, 0):
             raise ValueError("not of version 1.0")
         shape, is_fortran, dtype = read_npy_header(head)
+        # A file of one number has no rows.
         is_expected = bool(shape) and rows in (None, shape[0])
-        file_row = np.dtype((dtype, shape[1:]))
+        shape_of_row = shape[1:]
+        file_row = np.dtype((dtype, shape_of_row))
         if is_fortran or not is_expected or file_row != row:
             raise ValueError(f"{shape} of {dtype}")
+        row_count = shape[0]
+        header_bytes = head.tell()
         size_bytes = os.fstat(file.descriptor).st_size
-        expected_bytes = head.tell() + shape[0] * row.itemsize
+        expected_bytes = header_bytes + row_count * row.itemsize
         if size_bytes != expected_bytes:
             raise ValueError(f"{size_bytes:,} bytes, not {expected_bytes:,}")
     except OSError as problem:
@@ -276,11 +306,13 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
             f"{path} cannot be read: {problem.strerror}; check the disk"
         ) from problem
     except Exception as problem:  # Python's parser raises errors of many kinds
-        count = "any number of" if rows is None else f"{rows:,}"
+        count = "any number of"
+        if rows is not None:
+            count = f"{rows:,}"
         # The parser's messages have line breaks, and may quote the whole header.
         words = in_one_line(problem, 200) or type(problem).__name__
         raise DatasetError(
             f"{path} is not a complete .npy file of {count} rows of {row}, as {DATASET_FILE} has "
             f"it: got {words}; {RESTORE}"
         ) from problem
-    return Rows(file, head.tell(), row), shape[0]
+    return Rows(file, header_bytes, row), row_count
