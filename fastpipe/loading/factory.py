@@ -389,8 +389,7 @@ def loader(
     notices.warn_of_evaluation(
         dataset, augments, train=train, is_ordered=is_ordered and not whole_images
     )
-    if buckets is not None:
-        notices.warn_small_area(buckets)
+    notices.warn_small_area(dataset, whole_images)
     if fields is None and box_names is None:
         notices.warn_no_labels(dataset)
         notices.warn_some_without_label(dataset)

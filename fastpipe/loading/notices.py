@@ -7,6 +7,8 @@ import math
 import os
 from collections.abc import Collection, Sequence
 
+import numpy as np
+
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import MIXING_FIELDS
 from fastpipe.dataset.format.fields import CLASS_KINDS
@@ -19,11 +21,17 @@ from fastpipe.loading.ranks import ranks_per_node
 from fastpipe.machine import binding
 from fastpipe.pages import name_page
 from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.native import Native
 from fastpipe.plan.partition import Ranks
+from fastpipe.plan.whole_images import WholeImages
 from fastpipe.sources.folders.splits import is_for_evaluation
 
 _LOG = logging.getLogger("fastpipe")
 _SMALL_AREA = 32 * 32  # fewer pixels than any image that people train on
+_LARGEST_SIDE = 4096  # an area up to this one may be the side of images
+# Images of so many times an area lose three quarters of each side: then the area is rather a side.
+_MUCH_LARGER = 16
+_NUM_SIZES_READ = 64  # images of which the sizes are compared with an area
 _warned: set[str] = set()  # the warnings that this process has got
 
 
@@ -196,14 +204,33 @@ def warn_mixed_without_shares(names: Collection[str]) -> None:
     )
 
 
-def warn_small_area(buckets: Buckets) -> None:
-    """Says if the area of buckets looks like a side."""
-    area = buckets.area
-    if area is None or area >= _SMALL_AREA or "area" in _warned:
+def warn_small_area(data: Dataset, whole_images: WholeImages | None) -> None:
+    """Says if a number of pixels of whole images looks like a side."""
+    if isinstance(whole_images, Buckets):
+        options = "Buckets(area="
+        area = whole_images.area
+    elif isinstance(whole_images, Native):
+        options = "Native(max_pixels="
+        area = whole_images.max_pixels
+    else:
+        return
+    if area is None or area > _LARGEST_SIDE or "area" in _warned:
+        return
+    if area >= _SMALL_AREA and _usual_area(data) < _MUCH_LARGER * area:
         return
     _warned.add("area")
     side = math.isqrt(area)
+    option = options.partition("(")[2]
     _LOG.warning(
-        f"Buckets(area={area}): images get about {area} pixels, such as {side} x {side}. For images "
-        f"of about {area} x {area} pass area={area} * {area}"
+        f"{options}{area}): images get about {area} pixels, such as {side} x {side}. For images "
+        f"of about {area} x {area} pass {option}{area} * {area}"
     )
+
+
+def _usual_area(data: Dataset) -> float:
+    """The pixels of an image as most are, of some that lie evenly in the dataset."""
+    step = max(1, len(data) // _NUM_SIZES_READ)
+    ids = np.arange(0, len(data), step, dtype=np.int64)
+    records = data.content.records_of(ids)
+    areas = records["width"].astype(np.int64) * records["height"]
+    return float(np.median(areas))

@@ -131,6 +131,26 @@ def test_an_area_that_looks_like_a_side(flat: Path, log: pytest.LogCaptureFixtur
     assert "pass area=224 * 224" in log.text
 
 
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (fastpipe.Buckets(area=1024), "pass area=1024 * 1024"),
+        (fastpipe.Buckets(area=1024, fit="cover", size_divisible=16), "pass area=1024 * 1024"),
+        (fastpipe.Native(max_pixels=1024), "pass max_pixels=1024 * 1024"),
+        (fastpipe.Native(max_pixels=1280), "such as 35 x 35. For images of about 1280 x 1280"),
+    ],
+)
+def test_a_larger_area_that_looks_like_a_side(
+    large: Path, flat: Path, log: pytest.LogCaptureFixture, size: Any, words: str
+) -> None:
+    """Small images may well get so few pixels."""
+    fastpipe.loader(flat, 4, size=size, num_workers=1).close()
+    assert log.text == ""
+    for _ in range(2):
+        fastpipe.loader(large, 2, size=size, num_workers=1).close()
+    assert log.text.count(words) == 1
+
+
 @pytest.mark.parametrize("kind", ["the same", "corrected", "coarser"])
 def test_labels_in_the_order_of_sorted_keys(
     tmp_path: Path, log: pytest.LogCaptureFixture, kind: str
