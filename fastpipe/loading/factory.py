@@ -29,6 +29,7 @@ from fastpipe.loading import notices
 from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.classes import warn_of_other_classes
+from fastpipe.loading.evaluation import warn_of_evaluation
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.objects import check_class_count, names_of_labels, open_objects
 from fastpipe.loading.options import (
@@ -386,8 +387,12 @@ def loader(
     warn_of_two_loaders(new_loader, train=train)
     warn_of_other_classes(new_loader, train=train)
     is_ordered = shuffle is False and crop is None and with_images
-    notices.warn_of_evaluation(
-        dataset, augments, train=train, is_ordered=is_ordered and not whole_images
+    warn_of_evaluation(
+        dataset,
+        recipe,
+        augments,
+        train=train,
+        is_ordered=is_ordered and not whole_images,
     )
     notices.warn_small_area(dataset, whole_images)
     if fields is None and box_names is None:

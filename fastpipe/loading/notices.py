@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import numpy as np
 
@@ -14,8 +14,6 @@ from fastpipe.dataset.fields import MIXING_FIELDS
 from fastpipe.dataset.format.fields import CLASS_KINDS
 from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.index import Index
-from fastpipe.device.augment import Augment
-from fastpipe.device.augment.operation import ModuleOperation, Operation
 from fastpipe.errors import format_count
 from fastpipe.loading.ranks import ranks_per_node
 from fastpipe.machine import binding
@@ -24,7 +22,6 @@ from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.native import Native
 from fastpipe.plan.partition import Ranks
 from fastpipe.plan.whole_images import WholeImages
-from fastpipe.sources.folders.splits import is_for_evaluation
 
 _LOG = logging.getLogger("fastpipe")
 _SMALL_AREA = 32 * 32  # fewer pixels than any image that people train on
@@ -136,59 +133,6 @@ def warn_some_without_label(data: Dataset) -> None:
         "in a batch. A loss takes it for a class that does not exist: pass it ignore_index=-1, or leave "
         "these samples out: data.select(lambda columns: columns['label'] >= 0)"
     )
-
-
-def warn_of_evaluation(
-    data: Dataset,
-    augments: Sequence[Augment | None],
-    *,
-    train: bool,
-    is_ordered: bool,
-) -> None:
-    """Says if data for evaluation are read as for training, or are mixed or altered at random.
-
-    `is_ordered`: the user has passed shuffle=False, and no crop.
-    """
-    if train and _is_for_evaluation(data) and f"train {data.path}" not in _warned:
-        _warned.add(f"train {data.path}")
-        _LOG.warning(
-            f"{data.path} is read as for training: random crops, mirrored, full batches only. "
-            "To evaluate on all of it: fastpipe.loader(..., train=False)"
-        )
-    elif train and is_ordered and "ordered training" not in _warned:
-        _warned.add("ordered training")
-        _LOG.warning(
-            "shuffle=False alone reads data as for training, with random crops, mirrored, full batches "
-            "only. To evaluate on all samples: fastpipe.loader(..., train=False)"
-        )
-    if train or "random evaluation" in _warned:
-        return
-    for augment in augments:
-        stages = [] if augment is None else [*augment.stages, *augment.mixers]
-        if any(map(_draws, stages)):
-            _warned.add("random evaluation")
-            _LOG.warning(
-                "train=False, and augment= changes images at random, so the evaluation is of other "
-                "images than those of the dataset. To normalise them alone: "
-                "augment=fastpipe.Augment.imagenet()"
-            )
-
-
-def _is_for_evaluation(data: Dataset) -> bool:
-    """Whether a dataset, or each of those that are joined in it, is called val, test or the like.
-
-    Who joins such a dataset with others trains on it on purpose.
-    """
-    for stored in data.stored:
-        name = str(stored.index.path).rstrip("/").rpartition("/")[2]
-        if not is_for_evaluation(name):
-            return False
-    return True
-
-
-def _draws(stage: Operation) -> bool:
-    """Whether an operation changes images at random; modules of others by their names."""
-    return not isinstance(stage, ModuleOperation) or stage.name.startswith("Random")
 
 
 def warn_mixed_without_shares(names: Collection[str]) -> None:

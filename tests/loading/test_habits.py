@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import logging
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -25,13 +26,14 @@ from fastpipe.dataset.format import description
 from fastpipe.device.augment import ranges
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.loading import classes as of_loading
-from fastpipe.loading import notices, programs, two_loaders
+from fastpipe.loading import evaluation, notices, programs, two_loaders
 
 
 @pytest.fixture(autouse=True)
 def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process: each warning comes once."""
     monkeypatch.setattr(notices, "_warned", set())
+    monkeypatch.setattr(evaluation, "_warned", set())
     monkeypatch.setattr(description, "_warned", set())
     monkeypatch.setattr(programs, "_warned", {"begun"})
     monkeypatch.setattr(programs, "_looked_at", [])
@@ -114,7 +116,9 @@ def test_other_data_are_read_without_a_word(flat: Path, log: pytest.LogCaptureFi
     [
         fastpipe.Augment.randaugment(),
         fastpipe.Augment.imagenet(mixup=0.2),
+        fastpipe.Augment(erasing=0.25),
         kornia.augmentation.RandomHorizontalFlip(),
+        [kornia.augmentation.ColorJitter(0.4, 0.4, 0.4, 0.1)],
     ],
 )
 def test_an_evaluation_with_random_augmentation(
@@ -122,6 +126,46 @@ def test_an_evaluation_with_random_augmentation(
 ) -> None:
     loader_of(flat, train=False, augment=augment).close()
     assert log.text.count("train=False, and augment= changes images at random") == 1
+
+
+def test_an_evaluation_with_random_crops(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    views = [fastpipe.View(), fastpipe.View(hflip=1.0)]
+    loader_of(flat, train=False, views=views, crop=fastpipe.RandomResizedCrop()).close()
+    loader_of(flat, train=False, shuffle=True, crop=fastpipe.RandomResizedCrop()).close()
+    loader_of(flat, train=False, hflip=1.0, augment=Call(torch.clone)).close()
+    assert log.text == ""
+    for _ in range(2):
+        crop = fastpipe.RandomResizedCrop()
+        loader_of(flat, train=False, hflip=True, crop=crop).close()
+    words = "train=False, and crop= and hflip= change images at random"
+    assert log.text.count(words) == 1
+    assert "Leave crop= and hflip= out" in log.text
+
+
+def test_an_evaluation_of_a_mixture(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    """Its epoch ends with the first of the datasets."""
+    data = fastpipe.open(flat)
+    first, second = data.select(range(30)), data.select(range(30, FLAT_IMAGES))
+    mixed = fastpipe.mix({first: 1, second: 1})
+    loader_of(mixed).close()
+    loader_of(mixed, train=False, epoch_size=20).close()
+    loader_of(fastpipe.concat(first, second), train=False).close()
+    assert log.text == ""
+    for _ in range(2):
+        loader_of(mixed, train=False).close()
+    words = f"an epoch has 14 rows by the weights, and .* has {FLAT_IMAGES} samples"
+    assert len(re.findall(words, log.text)) == 1
+    assert "fastpipe.concat(...) of the same datasets" in log.text
+
+
+def test_an_evaluation_that_drops_the_last_samples(
+    flat: Path, log: pytest.LogCaptureFixture
+) -> None:
+    fastpipe.loader(flat, FLAT_IMAGES, train=False, drop_last=True, num_workers=1).close()
+    loader_of(flat, train=False, shuffle=True, drop_last=True).close()
+    assert log.text == ""
+    loader_of(flat, train=False, drop_last=True).close()
+    assert f"drop_last=True leaves out 1 of {FLAT_IMAGES} samples" in log.text
 
 
 def test_an_area_that_looks_like_a_side(flat: Path, log: pytest.LogCaptureFixture) -> None:

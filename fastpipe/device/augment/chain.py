@@ -91,6 +91,11 @@ class Chain(torch.nn.Module):
         return any(operation.compiles for operation in self.stages)
 
     @property
+    def all_operations(self) -> tuple[Operation, ...]:
+        """The operations before normalising and after it, in order."""
+        return self._sequence
+
+    @property
     def soft(self) -> bool:
         """Whether labels become soft: float32 (N, num_classes) instead of int64 (N,)."""
         return bool(self.mixers) or self.label_smoothing > 0

@@ -31,6 +31,7 @@ from fastpipe.plan.draws import Stream, key
 # Attributes that loaders and previews use, which completion does not show.
 _NOT_PUBLIC = frozenset(
     [
+        "all_operations",
         "in_pairs",
         "label_options",
         "mixers",

@@ -1,0 +1,150 @@
+"""The options of a loader that evaluates, or should -> warnings about what makes its figures wrong.
+
+Data for evaluation are read as for training, or images are changed at random, or not each sample
+comes once. A program may mean it, so the log says it, once, and it is no error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.device.augment import Augment
+from fastpipe.device.augment.contents import parts_of
+from fastpipe.device.augment.operation import Operation
+from fastpipe.errors import format_count
+from fastpipe.plan.recipe import Recipe
+from fastpipe.sources.folders.splits import is_for_evaluation
+
+_LOG = logging.getLogger("fastpipe")
+# Modules of kornia and torchvision that draw, besides those that are called Random.
+_DRAWING_CLASSES = frozenset(
+    [
+        "AugMix",
+        "AutoAugment",
+        "ColorJiggle",
+        "ColorJitter",
+        "ElasticTransform",
+        "RandAugment",
+        "TrivialAugment",
+        "TrivialAugmentWide",
+    ]
+)
+_warned: set[str] = set()  # the warnings that this process has got
+
+
+def warn_of_evaluation(
+    data: Dataset,
+    recipe: Recipe,
+    augments: Sequence[Augment | None],
+    *,
+    train: bool,
+    is_ordered: bool,
+) -> None:
+    """Says if data for evaluation are read as for training, or are mixed or altered at random.
+
+    `is_ordered`: the user has passed shuffle=False, and no crop.
+    """
+    if train:
+        _warn_read_as_for_training(data, is_ordered=is_ordered)
+        return
+    if "random evaluation" not in _warned:
+        options = list(_random_options(recipe, augments))
+        if options:
+            _warned.add("random evaluation")
+            verb = "changes" if len(options) == 1 else "change"
+            advice = f"Leave {' and '.join(options)} out"
+            if "augment=" in options:
+                advice = "To normalise them alone: augment=fastpipe.Augment.imagenet()"
+            _LOG.warning(
+                f"train=False, and {' and '.join(options)} {verb} images at random, so the "
+                f"evaluation is of other images than those of the dataset. {advice}"
+            )
+    _warn_other_samples(data, recipe)
+
+
+def _warn_read_as_for_training(data: Dataset, *, is_ordered: bool) -> None:
+    if _is_for_evaluation(data):
+        warning = f"train {data.path}"
+        if warning not in _warned:
+            _warned.add(warning)
+            _LOG.warning(
+                f"{data.path} is read as for training: random crops, mirrored, full batches only. "
+                "To evaluate on all of it: fastpipe.loader(..., train=False)"
+            )
+            return
+    if is_ordered and "ordered training" not in _warned:
+        _warned.add("ordered training")
+        _LOG.warning(
+            "shuffle=False alone reads data as for training, with random crops, mirrored, full batches "
+            "only. To evaluate on all samples: fastpipe.loader(..., train=False)"
+        )
+
+
+def _is_for_evaluation(data: Dataset) -> bool:
+    """Whether a dataset, or each of those that are joined in it, is called val, test or the like.
+
+    Who joins such a dataset with others trains on it on purpose.
+    """
+    for stored in data.stored:
+        name = str(stored.index.path).rstrip("/").rpartition("/")[2]
+        if not is_for_evaluation(name):
+            return False
+    return True
+
+
+def _random_options(
+    recipe: Recipe, augments: Sequence[Augment | None]
+) -> Iterator[str]:
+    """The options by which images are changed at random.
+
+    Crops and mirroring are not looked at where samples are shuffled, or have several views: the
+    loader then measures the loss of training, or of a method that needs random views.
+    """
+    if not recipe.shuffle and not recipe.other_views:
+        if recipe.crop.is_random:
+            yield "crop="
+        if 0 < recipe.flip < 1:
+            yield "hflip="
+    for augment in augments:
+        if augment is not None and any(map(_draws, augment.all_operations)):
+            yield "augment="
+            return
+
+
+def _draws(operation: Operation) -> bool:
+    """Whether an operation changes images at random; modules of others by their names."""
+    module = getattr(operation, "module", None)
+    if module is None:
+        return True  # one of fastpipe's own
+    for part in parts_of(module):
+        name = type(part).__name__
+        is_known = name.startswith("Random") or name in _DRAWING_CLASSES
+        if is_known and callable(part):
+            return True
+    return False
+
+
+def _warn_other_samples(data: Dataset, recipe: Recipe) -> None:
+    """Says if an epoch of an evaluation has not each sample of the dataset once."""
+    if recipe.shuffle or "other samples" in _warned:
+        return
+    num_samples = format_count(len(data), "sample")
+    num_rows = recipe.rows(0)
+    if data.content.mixed and not isinstance(recipe.epoch_size, int):
+        _warned.add("other samples")
+        _LOG.warning(
+            f"train=False of a mixture: an epoch has {num_rows:,} rows by the weights, and "
+            f"{data.path} has {num_samples}, so some are left out or come again. To evaluate on each "
+            "sample once: fastpipe.concat(...) of the same datasets"
+        )
+        return
+    num_global = recipe.batch_size * recipe.ranks.world_size
+    num_left_out = num_rows % num_global
+    if recipe.drop_last and recipe.crop.budget is None and num_left_out:
+        _warned.add("other samples")
+        _LOG.warning(
+            f"train=False with drop_last=True leaves out {num_left_out:,} of {num_samples}, in each "
+            "epoch the same ones. To evaluate on all of them leave drop_last out"
+        )
