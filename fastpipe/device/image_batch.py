@@ -9,6 +9,7 @@ import torch
 
 # Attributes that this program has read of a batch: it knows of them.
 names_read: set[str] = set()
+_NOTED_NAMES = frozenset(["ids", "valid"])
 
 
 class ImageBatch(tuple[Any, torch.Tensor]):
@@ -54,9 +55,9 @@ class ImageBatch(tuple[Any, torch.Tensor]):
         if labels is None:  # called with one pair, as a tuple is
             images, labels = images
         batch = super().__new__(cls, (images, labels))
-        if "valid" in attributes:
+        for name in _NOTED_NAMES & attributes.keys():
             # So that `__getattr__` sees who reads it.
-            attributes["_valid"] = attributes.pop("valid")
+            attributes[f"_{name}"] = attributes.pop(name)
         vars(batch).update(attributes)
         return batch
 
@@ -87,9 +88,9 @@ class ImageBatch(tuple[Any, torch.Tensor]):
         if name == "pixel_mask" and "image_sizes" in vars(self):
             # If nothing moves it, it is only made for programs that use it.
             return pixel_mask(self.image_sizes, self[0])
-        if name == "valid" and "_valid" in vars(self):
+        if name in _NOTED_NAMES and f"_{name}" in vars(self):
             names_read.add(name)
-            return vars(self)["_valid"]
+            return vars(self)[f"_{name}"]
         if name in ("ids", "valid", "epoch"):
             raise AttributeError(
                 f"this batch has no {name}: another program has made it anew of (images, labels). "

@@ -10,6 +10,7 @@ from fastpipe.device.transfer import Batch
 from fastpipe.errors import EngineError
 from fastpipe.loading import programs
 from fastpipe.loading.epoch_sequence import EpochSequence
+from fastpipe.loading.in_turn import note_turn
 from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.loading.state import Position
 from fastpipe.loading.uncompiled import uncompiled
@@ -42,6 +43,7 @@ class EpochIterator:
         self._handed_out_at: float | None = None  # when the last batch was
         self._has_failed = False
         self._has_ended = False
+        self._num_loaded = epochs.num_loaded  # states, when the epoch began
 
     def __iter__(self) -> EpochIterator:
         if self._has_ended:
@@ -82,6 +84,7 @@ class EpochIterator:
                 # its position.
                 self._position = self._epochs.position
                 self._prefetcher = prefetcher
+                self._num_loaded = self._epochs.num_loaded
             if len(self._prefetcher) == 0:
                 self._end_epoch(self._prefetcher)
                 raise StopIteration
@@ -90,12 +93,16 @@ class EpochIterator:
                 programs.warn_interleaved(
                     self._prefetcher.start.epoch, newer.start.epoch
                 )
+            elif self._num_loaded != self._epochs.num_loaded:
+                self._num_loaded = self._epochs.num_loaded
+                programs.warn_loaded_in_loop(self._position, self._epochs.next)
             # The part of this call in which the loop was held back because the device is behind.
             held_before_s = stats.held_s
             try:
                 batch = self._next_batch(self._prefetcher)
                 self._measure(requested_at_s, stats.held_s - held_before_s)
                 self._position.batches += 1
+                note_turn(self._prefetcher)
                 return batch
             except BaseException as problem:
                 # An epoch must not look complete: after any interruption the next call raises.
@@ -119,6 +126,8 @@ class EpochIterator:
         self._has_ended = True
         programs.warn_cycled(self, self._epochs)
         programs.warn_repeated_rows(prefetcher.num_unmarked_repeats, prefetcher.recipe)
+        if prefetcher.has_unmarked_order:
+            programs.warn_other_order(prefetcher.recipe)
         # A program may call next() again after the end; the position has been moved then, and has
         # no batches.
         if self._position.batches:

@@ -57,6 +57,7 @@ class EpochSequence:
         self._check_loaded: Callable[[Recipe], Position] | None = None
         self._was_placed = False  # by set_epoch or a state
         self._loaded: Position | None = None  # of the state that was loaded last
+        self.num_loaded = 0  # states
         # Of the epoch that continued at a loaded position: where it continued, and where it stands.
         self._resumed: tuple[Position, Position] | None = None
         self._num_short = 0  # epochs in a row that ended with their first batch
@@ -126,6 +127,7 @@ class EpochSequence:
         self._was_placed = True
         self.next = position
         self._loaded = replace(position)
+        self.num_loaded += 1
         self._resumed = None
         self.position = replace(position)
         self._recipe = recipe

@@ -132,15 +132,17 @@ def _warn_other_samples(data: Dataset, recipe: Recipe) -> None:
         return
     num_samples = format_count(len(data), "sample")
     num_rows = recipe.rows(0)
+    num_global = recipe.batch_size * recipe.ranks.world_size
     if data.content.mixed and not isinstance(recipe.epoch_size, int):
         _warned.add("other samples")
+        if recipe.crop.budget is None:
+            num_rows = num_rows // num_global * num_global  # all batches are full
         _LOG.warning(
             f"train=False of a mixture: an epoch has {num_rows:,} rows by the weights, and "
             f"{data.path} has {num_samples}, so some are left out or come again. To evaluate on each "
             "sample once: fastpipe.concat(...) of the same datasets"
         )
         return
-    num_global = recipe.batch_size * recipe.ranks.world_size
     num_left_out = num_rows % num_global
     if recipe.drop_last and recipe.crop.budget is None and num_left_out:
         _warned.add("other samples")

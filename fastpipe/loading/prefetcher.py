@@ -6,6 +6,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fastpipe.arrays import Int64s
 from fastpipe.errors import EngineError
 from fastpipe.loading.batch_maker import BatchMaker, PendingBatch
 from fastpipe.loading.state import Position
@@ -14,6 +17,9 @@ from fastpipe.plan.recipe import Recipe
 
 if TYPE_CHECKING:
     from fastpipe.device.transfer import StagedBatch, Transfer
+
+# Fields of a batch that say of which sample a row is.
+_NAMING_FIELDS = frozenset(["id", "key"])
 
 
 class Prefetcher:
@@ -42,12 +48,21 @@ class Prefetcher:
         self._transfer = transfer
         self._plan = EpochPlan(recipe, start.epoch)
         self._staged: deque[StagedBatch] = deque()
+        self.num_taken = 0
+        self._ids_staged: deque[Int64s] = deque()  # (n,) of each of them
+        # (n,) the samples of the batch that `take` gave last.
+        self.last_ids: Int64s = np.empty(0, dtype=np.int64)
         # Pending batches have the numbers from here on.
         self._next_to_stage = start.batches
+        self._names_samples = (
+            False  # a field of the batches says of which sample a row is
+        )
         # No batch from this number on is made: it is the end of the epoch, or that batch failed.
         self._end = len(self._plan)
         # Rows of the staged batches that repeat a sample, where no field of the batch says so.
         self.num_unmarked_repeats = 0
+        # Whether a sample came before one with a smaller number, and no field says which it is.
+        self.has_unmarked_order = False
 
     def __len__(self) -> int:
         """Number of batches that `take` has not given yet."""
@@ -116,6 +131,12 @@ class Prefetcher:
         if not self._staged:
             self._stage_next()
         self.stage_ready(lookahead + 1)
+        self.num_taken += 1
+        previous_ids = self.last_ids[-1:]
+        self.last_ids = self._ids_staged.popleft()
+        ids = np.concatenate([previous_ids, self.last_ids])
+        if not self._names_samples and (ids[1:] < ids[:-1]).any():
+            self.has_unmarked_order = True
         return self._staged.popleft()
 
     def _stage_next(self) -> None:
@@ -128,7 +149,11 @@ class Prefetcher:
         fields = host_batch.fields
         if fields is None or "valid" not in fields.names.values():
             self.num_unmarked_repeats += int((~host_batch.plan.valid).sum())
+        self._names_samples = fields is not None and not _NAMING_FIELDS.isdisjoint(
+            fields.names.values()
+        )
         self._staged.append(self._transfer.begin(host_batch))
+        self._ids_staged.append(host_batch.plan.ids)
         self._next_to_stage += 1
 
     def _raise_failure(self, failure: Exception) -> None:
@@ -146,5 +171,6 @@ class Prefetcher:
         # Its traceback refers to this object, so neither would be freed.
         self.failure = None
         self._staged.clear()
+        self._ids_staged.clear()
         while self.pending:
             self.pending.popleft().cancel()

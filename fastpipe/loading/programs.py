@@ -21,6 +21,8 @@ import torch
 
 from fastpipe.device.image_batch import names_read
 from fastpipe.errors import format_count
+from fastpipe.loading.state import Position
+from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.partition import Ranks
 from fastpipe.plan.recipe import Recipe
 
@@ -227,6 +229,37 @@ def warn_looked_at_resumed(
         f"the loaded state continued at batch {batches} of epoch {epoch}. One batch was taken from "
         f"there, and {consequence}. If the one batch was a look, as next(iter(loader)) is, look "
         "before load_state_dict, or call load_state_dict again after it"
+    )
+
+
+def warn_loaded_in_loop(running: Position, loaded: Position) -> None:
+    """If a program loads a state, and the loop that runs meanwhile goes on.
+
+    `running`: where the loop stands; `loaded`: where the next one begins.
+    """
+    if "loaded in a loop" in _warned or running == loaded:
+        return
+    _warned.add("loaded in a loop")
+    _LOG.warning(
+        f"load_state_dict was called while a loop over the loader runs: this loop goes on at batch "
+        f"{running.batches} of epoch {running.epoch}, and the loaded position, batch "
+        f"{loaded.batches} of epoch {loaded.epoch}, counts for the next one. To go on there, leave "
+        "the loop (break) and begin a new one: for images, labels in loader"
+    )
+
+
+def warn_other_order(recipe: Recipe) -> None:
+    """If an evaluation has had samples in another order than the dataset, and nobody asks which."""
+    groups = isinstance(recipe.crop, Buckets) or recipe.crop.budget is not None
+    if recipe.shuffle or not groups or recipe.picks:
+        return
+    if "ids" in names_read or "other order" in _warned:
+        return
+    _warned.add("other order")
+    _LOG.warning(
+        f"batches of {recipe.content.index.path} have images of similar shape, so its samples come "
+        "in another order than in the dataset. Whoever compares the results with data.targets, or "
+        'saves them, needs the number of each row: batch.ids; with fields= "id" or "key"'
     )
 
 

@@ -23,10 +23,11 @@ from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 from fastpipe.dataset.format import description
+from fastpipe.device import image_batch
 from fastpipe.device.augment import ranges
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.loading import classes as of_loading
-from fastpipe.loading import evaluation, notices, programs, two_loaders
+from fastpipe.loading import evaluation, in_turn, notices, programs, two_loaders
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +38,9 @@ def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(description, "_warned", set())
     monkeypatch.setattr(programs, "_warned", {"begun"})
     monkeypatch.setattr(programs, "_looked_at", [])
+    monkeypatch.setattr(programs, "names_read", set())
+    monkeypatch.setattr(image_batch, "names_read", programs.names_read)
+    monkeypatch.setattr(in_turn, "_warned", set())
     monkeypatch.setattr(programs, "_first_epochs", Counter())
     monkeypatch.setattr(two_loaders, "_warned", set())
     monkeypatch.setattr(of_loading, "_loaders", [])
@@ -153,7 +157,7 @@ def test_an_evaluation_of_a_mixture(flat: Path, log: pytest.LogCaptureFixture) -
     assert log.text == ""
     for _ in range(2):
         loader_of(mixed, train=False).close()
-    words = f"an epoch has 14 rows by the weights, and .* has {FLAT_IMAGES} samples"
+    words = f"an epoch has 12 rows by the weights, and .* has {FLAT_IMAGES} samples"
     assert len(re.findall(words, log.text)) == 1
     assert "fastpipe.concat(...) of the same datasets" in log.text
 
@@ -813,3 +817,94 @@ def test_labels_of_a_writer_that_count_from_1(
     assert len(messages) == first
     if first:
         assert "labels are 1 to 3 and none is 0, so the class '0' of 4" in messages[0]
+
+
+def test_results_of_buckets_are_in_another_order(
+    textured: Path, log: pytest.LogCaptureFixture
+) -> None:
+    def evaluate(**options: Any) -> list[Any]:
+        with fastpipe.loader(textured, 4, num_workers=1, size="bucket", **options) as loader:
+            return list(loader)
+
+    evaluate()
+    evaluate(train=False, fields=("image", "id"))
+    evaluate(train=False, fields={"x": "image", "name": "key"})
+    with fastpipe.loader(textured, 4, num_workers=1, size=16, train=False) as loader:
+        list(loader)
+    assert log.text == ""
+    for _ in range(2):
+        evaluate(train=False)
+    assert log.text.count("so its samples come in another order than in the dataset") == 1
+    assert 'batch.ids; with fields= "id" or "key"' in log.text
+
+
+def test_who_reads_the_ids_of_buckets_knows_their_order(
+    textured: Path, log: pytest.LogCaptureFixture
+) -> None:
+    with fastpipe.loader(textured, 4, num_workers=1, size="bucket", train=False) as loader:
+        ids = [number for batch in loader for number in batch.ids.tolist()]
+    assert sorted(ids) == list(range(len(loader.dataset)))
+    assert log.text == ""
+
+
+def write_grays(folder: Path, names: list[str]) -> Path:
+    """A dataset of one image of each name, in an order of its own."""
+    with fastpipe.Writer(folder) as writer:
+        for number, name in enumerate(names):
+            writer.add(np.full((9, 9, 3), number, np.uint8), key=name)
+    return folder
+
+
+def test_two_datasets_whose_rows_are_read_as_pairs(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    names = [f"{number:03d}" for number in range(40)]
+    photos = write_grays(tmp_path / "photos", [f"{name}.jpg" for name in names])
+    backwards = [f"{name}.png" for name in reversed(names)]
+    targets = write_grays(tmp_path / "targets", backwards[1:])
+    with loader_of(photos) as first, loader_of(targets) as second:
+        for _ in range(2):
+            list(zip(first, second, strict=False))
+    assert log.text.count("are read in turn, as zip does, and their rows do not belong") == 1
+    assert 'fastpipe.Writer(DST, fields={"target": "image"})' in log.text
+
+
+def test_two_datasets_that_a_program_draws_from(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    """Labelled and unlabelled photos, two domains, pairs that do belong together, two streams."""
+    names = [f"{number:03d}" for number in range(40)]
+    photos = write_grays(tmp_path / "photos", names)
+    same = write_grays(tmp_path / "same", [f"{name}.png" for name in names])
+    fewer = write_grays(tmp_path / "fewer", names[::-2])
+    others = write_grays(tmp_path / "others", [f"x{name}" for name in names])
+    with (
+        loader_of(photos, train=False) as first,
+        loader_of(same, train=False) as second,
+        loader_of(photos, train=False, shuffle=True) as third,
+        loader_of(fewer, train=False) as fourth,
+        loader_of(others, train=False) as fifth,
+    ):
+        for other in (second, third, fourth, fifth):
+            list(zip(first, other, strict=False))
+    assert log.text == ""
+
+
+def test_a_state_that_is_loaded_in_a_running_loop(
+    flat: Path, log: pytest.LogCaptureFixture
+) -> None:
+    with loader_of(flat) as loader:
+        for number, _ in enumerate(loader):
+            if number == 2:
+                state = loader.state_dict()
+                loader.load_state_dict(state)
+        kept = iter(loader)
+        next(kept)
+        loader.load_state_dict(state)
+        list(loader)
+        assert log.text == ""
+        for number, _ in enumerate(loader):
+            if number in (4, 6):
+                loader.load_state_dict(state)
+    words = "this loop goes on at batch 5 of epoch 1, and the loaded position, batch 3 of epoch 0"
+    assert log.text.count(words) == 1
