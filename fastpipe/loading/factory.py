@@ -47,6 +47,7 @@ from fastpipe.loading.samplers import Sampling, parse_sampler
 from fastpipe.loading.tokens import count_tokens
 from fastpipe.loading.two_loaders import warn_of_two_loaders
 from fastpipe.loading.unknown_arguments import INSTEAD
+from fastpipe.loading.user_draws import warn_of_user_draws
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.arrays import Arrays
 from fastpipe.plan.buckets import Buckets
@@ -395,6 +396,7 @@ def loader(
         is_ordered=is_ordered and not whole_images,
     )
     notices.warn_small_area(dataset, whole_images)
+    warn_of_user_draws(prepare, size, augments)
     if fields is None and box_names is None:
         notices.warn_no_labels(dataset)
         notices.warn_some_without_label(dataset)
