@@ -27,6 +27,7 @@ from fastpipe.dataset.folding import assign_parts, warn_of_missing_classes
 from fastpipe.dataset.format.fields import check_name
 from fastpipe.dataset.format.parts import parts_of, starts_of
 from fastpipe.dataset.joining import join_selections
+from fastpipe.dataset.order_of_keys import warn_of_values_in_order_of_keys
 from fastpipe.dataset.relabelling import (
     check_field_classes,
     choose_classes,
@@ -323,16 +324,20 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         return rest._with(fold_level=next_level), part._with(fold_level=next_level)
 
     @refusing_unknown("data.with_column")
-    def with_column(self, name: str, values: ArrayLike | Path | str) -> Dataset:
+    def with_column(
+        self, name: str, values: ArrayLike | Path | str | Mapping[str, Any]
+    ) -> Dataset:
         """One more field: scores, pseudo-labels, outputs of a teacher, texts.
 
         Nothing is packed again.
 
         Args:
             name: of the field; one that is there already is replaced.
-            values: a row for each sample: an array of numbers of any shape behind the first axis, a
-                list of texts, or the path of an .npy file of these, of which only the rows of a
-                batch are read.
+            values: {key: value}, with the keys of data["key"]; or a row for each sample, in the
+                order of data["key"]: an array of numbers of any shape behind the first axis, a list
+                of texts, or the path of an .npy file of these, of which only the rows of a batch
+                are read. Packing changes the order of samples: values of a sorted table belong to
+                other ones.
 
         Example:
             >>> data = fastpipe.open("data/train").with_column("score", np.linspace(0, 1, 24))
@@ -344,17 +349,23 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         except ValueError as problem:
             raise ConfigError(f"with_column: {problem}") from problem
         column = parse_user_column(self, "with_column", values)
+        if not isinstance(values, (Mapping, str, os.PathLike)):
+            warn_of_values_in_order_of_keys(self, column)
         return self._with(added={**self._selection.added, name: column})
 
     @refusing_unknown("data.with_labels")
     def with_labels(
-        self, labels: ArrayLike | Path | str, *, classes: Sequence[str] | None = None
+        self,
+        labels: ArrayLike | Path | str | Mapping[str, Any],
+        *,
+        classes: Sequence[str] | None = None,
     ) -> Dataset:
         """Other labels: corrected ones, pseudo-labels, coarser classes.
 
         Args:
-            labels: (samples,) whole numbers, -1 for a sample without a label, or names of classes;
-                or the path of an .npy file of numbers.
+            labels: whole numbers, -1 for a sample without a label, or names of classes: {key:
+                label}, with the keys of data["key"]; or (samples,) in the order of data["key"],
+                which is not that of a sorted table; or the path of an .npy file of numbers.
             classes: names of the classes. None: those that there are; of names, all that occur,
                 sorted.
 

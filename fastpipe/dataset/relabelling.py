@@ -13,31 +13,37 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import xxhash
+from numpy.typing import NDArray
 
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
+from fastpipe.dataset.by_key import values_by_key
 from fastpipe.dataset.choosing import check_index, suggest_class, to_array
 from fastpipe.dataset.column_values import DerivedColumn, UserColumn, spans
 from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.order_of_keys import warn_of_labels_in_order_of_keys
 from fastpipe.dataset.selection import Relabelling, Selection
-from fastpipe.errors import ConfigError, DatasetError, format_count, nearest_name
+from fastpipe.errors import ConfigError, format_count, nearest_name
 
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames
 
 # A loader's state has the names of classes, or a hash if there are more than these.
 _CLASSES_IN_STATE = 16
-# Datasets of so many samples have their labels compared with those that are given.
-_LEAST_COMPARED = 16
-_MOST_COMPARED = 1_000_000
-_MOST_PAIRS = 10_000_000  # of classes before and after
-_CERTAIN_SHARE = 0.85  # of the samples, whose new labels follow their old ones
-_CLEAR_DIFFERENCE = 0.15
 _LOG = logging.getLogger("fastpipe")
+
+# Method -> what to do about samples that a user's {key: value} lacks.
+_MISSING_ADVICE = {
+    "with_labels": "For samples without a label: {key: labels.get(key, -1) for key in data['key']}; "
+    "or leave them out before: data.select([key in labels for key in data['key']])",
+    "with_column": "Give each a value, or leave these samples out before: "
+    "data.select([key in values for key in data['key']])",
+}
 
 
 def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
-    """A user's values of all samples: an array, a list, a tensor, or the path of an .npy file.
+    """A user's values of all samples: an array, a list, a tensor, {key: value}, or the path of an
+    .npy file.
 
     Args:
         data: the samples.
@@ -52,6 +58,8 @@ def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
     else:
         if isinstance(given, torch.Tensor):
             given = given.detach().cpu()
+        elif isinstance(given, Mapping):
+            given = values_by_key(data, method, given, _MISSING_ADVICE[method])
         check_index(data, method, given)
         expected = f"{method}: expected rows of one shape"
         # A copy, since the user may change the array later.
@@ -280,7 +288,8 @@ def with_user_labels(
 
     selection = data._selection
     label_column = DerivedColumn(column, partial(np.asarray, dtype=np.int64))
-    _warn_of_order_of_keys(data, label_column)
+    if not isinstance(labels, Mapping):
+        warn_of_labels_in_order_of_keys(data, label_column)
     # A loader's state has a hash of all labels, so that it is not loaded for others.
     digest = xxhash.xxh3_64()
     for ids in spans(len(data)):
@@ -299,51 +308,6 @@ def with_user_labels(
     )
 
 
-def _warn_of_order_of_keys(data: BaseDataset, new: DerivedColumn) -> None:
-    """Says if labels follow the classes in the order of the sorted keys, and not in the samples' own.
-
-    ImageFolder and most listings are sorted, and a packed dataset is in another order. Corrected
-    labels and coarser classes follow the present ones for most samples.
-    """
-    if not _LEAST_COMPARED <= len(data) <= _MOST_COMPARED:
-        return
-    ids = np.arange(len(data), dtype=np.int64)
-    new_labels = new.take(ids)
-    try:
-        labels = data.open_column("label").take(ids)
-        own_share = _share_that_follows(labels, new_labels)
-        if own_share >= _CERTAIN_SHARE:
-            return
-        keys = np.array(data.open_column("key").take(ids))
-    except DatasetError:
-        return  # whoever reads a damaged record gets the error
-    sorted_labels = labels[np.argsort(keys, kind="stable")]
-    sorted_share = _share_that_follows(sorted_labels, new_labels)
-    if sorted_share >= _CERTAIN_SHARE and sorted_share > own_share + _CLEAR_DIFFERENCE:
-        _LOG.warning(
-            "with_labels: these labels fit the classes of %s in the order of its sorted keys, as "
-            "ImageFolder lists files, and the samples are in another order: data['key'] has it. "
-            "Labels of samples by their keys: [label_of[key] for key in data['key']]",
-            data.path,
-        )
-
-
-def _share_that_follows(labels: Int64s, new_labels: Int64s) -> float:
-    """The share of samples whose new label is the most frequent one of their old label."""
-    # With NO_LABEL, which is -1.
-    num_new = int(new_labels.max()) + 2
-    num_old = int(labels.max()) + 2
-    num_pairs = num_old * num_new
-    if num_pairs > _MOST_PAIRS:
-        return 1.0
-    # A number for each pair of an old and a new label.
-    pairs = (labels + 1) * num_new + (new_labels + 1)
-    counts = np.bincount(pairs, minlength=num_pairs)
-    counts_by_label = counts.reshape(num_old, num_new)
-    num_following = counts_by_label.max(axis=1).sum()
-    return float(num_following / len(labels))
-
-
 def _labels_of_names(
     column: UserColumn, classes: Sequence[str] | None
 ) -> tuple[UserColumn, Sequence[str]]:
@@ -351,6 +315,7 @@ def _labels_of_names(
     sample_names = column.rows.tolist()
     if classes is None:
         names = sorted(set(sample_names))
+        _warn_of_numbers_as_texts(names)
     else:
         names = list(classes)
     label_by_name = {name: label for label, name in enumerate(names)}
@@ -363,12 +328,30 @@ def _labels_of_names(
     return UserColumn(np.array(labels, dtype=np.int64)), names
 
 
+def _warn_of_numbers_as_texts(names: Sequence[str]) -> None:
+    """Says if names are whole numbers in the order of texts, where "10" comes before "2"."""
+    if not all(name.isascii() and name.isdigit() for name in names):
+        return
+    from fastpipe.sources.tables.likely import out_of_place
+
+    moved = out_of_place(names)
+    if moved:
+        _LOG.warning(
+            "with_labels: these labels are whole numbers as texts, and sorted as texts: %r is label "
+            "%d. Pass numbers: [int(label) for label in labels]; or classes= in the order that you "
+            "want",
+            moved[0],
+            names.index(moved[0]),
+        )
+
+
 def _check_labels(column: UserColumn, names: Sequence[str]) -> None:
     """Raises ConfigError if labels are not numbers of these classes, or NO_LABEL."""
     rows = column.rows
     if rows.ndim != 1 or rows.dtype.kind not in "iu":
         raise ConfigError(
-            f"with_labels: expected whole numbers or names, got {rows.dtype} of shape {rows.shape}"
+            f"with_labels: expected whole numbers or names, got {rows.dtype} of shape {rows.shape}. "
+            f"{_advise_labels(rows)}"
         )
     low = int(rows.min())
     high = int(rows.max())
@@ -383,3 +366,23 @@ def _check_labels(column: UserColumn, names: Sequence[str]) -> None:
             f"with_labels: expected labels from -1 to {len(names) - 1}, of {len(names)} classes, "
             f"got {wrong_label}; pass classes=, the names of all classes"
         )
+
+
+def _advise_labels(rows: NDArray[Any]) -> str:
+    """What to pass in place of values that are no labels."""
+    if rows.ndim == 2:
+        sums = rows.sum(axis=1)
+        if rows.dtype.kind != "U" and bool((sums == 1).all()) and rows.max() == 1:
+            return "Of a row with a single 1, its place is the label: labels.argmax(axis=1)"
+        return (
+            "For several labels of a sample: data.with_column('labels', values), and "
+            "fields=('image', 'labels')"
+        )
+    if rows.dtype.kind == "b":
+        return "Write np.asarray(labels).astype(int), with classes=['no', 'yes']"
+    if bool((rows == np.floor(rows)).all()):
+        return "These are whole numbers: np.asarray(labels).astype(int)"
+    return (
+        "For numbers to predict (regression): data.with_column('target', values), and "
+        "fields=('image', 'target')"
+    )

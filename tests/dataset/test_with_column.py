@@ -156,7 +156,7 @@ VALUES_THAT_DO_NOT_FIT: list[tuple[Any, str]] = [
     ([[1]] * 36 + [[1, 2]], "expected rows of one shape"),
     (np.zeros(37, complex), "got complex128"),
     ([None] * 37, "got object"),
-    ({"ant/00.jpg": 1}, "got object"),
+    ({"ant/00.jpg": 1}, "36 samples of 37 have no value"),
 ]
 
 

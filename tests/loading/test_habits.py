@@ -199,31 +199,6 @@ def test_a_larger_area_that_looks_like_a_side(
     assert log.text.count(words) == 1
 
 
-@pytest.mark.parametrize("kind", ["the same", "corrected", "coarser"])
-def test_labels_in_the_order_of_sorted_keys(
-    tmp_path: Path, log: pytest.LogCaptureFixture, kind: str
-) -> None:
-    rng = np.random.default_rng(3)
-    keys = [f"{rng.integers(10**9):09d}" for _ in range(60)]
-    labels = rng.integers(0, 4, 60)
-    with fastpipe.Writer(tmp_path / "data", classes=list("abcd")) as writer:
-        for key, label in zip(keys, labels.tolist(), strict=True):
-            writer.add(np.zeros((9, 9, 3), np.uint8), label=label, key=key)
-    data = fastpipe.open(tmp_path / "data")
-    changed = labels.copy()
-    if kind == "corrected":
-        changed[::10] = (labels[::10] + 1) % 4
-    elif kind == "coarser":
-        changed = labels // 2
-    data.with_labels(changed)
-    data.with_labels(rng.integers(0, 4, 60))
-    data.with_labels(np.zeros(60, np.int64))
-    data.with_labels(np.full(60, -1))
-    assert log.text == ""
-    data.with_labels(changed[np.argsort(keys)])
-    assert "in the order of its sorted keys, as ImageFolder lists files" in log.text
-
-
 def test_classes_of_two_datasets_that_differ_in_letter_case(
     tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:

@@ -50,6 +50,7 @@ class Index(ABC):
     packed: bool  # whether `fastpipe pack` wrote it
     fingerprint: str  # names content and order, byte by byte
     content: str  # names identities, sizes and labels, whatever the storage
+    is_shuffled: bool = False  # packing has put the samples into a random order
     # A packed dataset's: the same for all of its versions, and for no other.
     lineage: str = ""
 

@@ -169,6 +169,8 @@ class PackedIndex(Index):
         if packs:
             first_pack = json.dumps(packs[0], sort_keys=True)
             self.lineage = xxhash.xxh3_64_hexdigest(first_pack.encode())
+        shuffles = [pack["options"].get("shuffle") is True for pack in packs]
+        self.is_shuffled = bool(shuffles) and all(shuffles)
         packed_limits = []
         for pack in packs:
             pack_limit = pack["options"].get("max_pixels", 0)
