@@ -2,14 +2,18 @@
 
 ImageFolder and most tables are sorted, and a packed dataset is in another order. A list has nothing
 that says to which samples its values belong, so its values tell: they follow the classes of the
-samples, or one class comes after the other, as in sorted folders.
+samples; or they have a pattern, such as one class after the other, which nothing can have that was
+packed in a random order.
 """
 
 from __future__ import annotations
 
 import logging
+import zlib
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
@@ -22,10 +26,10 @@ _MOST_COMPARED = 1_000_000
 _MOST_PAIRS = 10_000_000  # of classes before and after
 _CERTAIN_SHARE = 0.85  # of the samples, whose new labels follow their old ones
 _CLEAR_DIFFERENCE = 0.15
-# Of the runs of equal values that a random order has: far fewer, and nearly as many.
-_FEW_RUNS = 0.3
-_MANY_RUNS = 0.7
-_LEAST_RUNS = 8
+# See _disorder_of.
+_ORDERLY = 0.4
+_RANDOM = 0.8
+_LEAST_BYTES = 15
 _LOG = logging.getLogger("fastpipe")
 
 
@@ -41,19 +45,22 @@ def warn_of_labels_in_order_of_keys(data: BaseDataset, labels: ColumnReader) -> 
 
 
 def warn_of_values_in_order_of_keys(data: BaseDataset, values: ColumnReader) -> None:
-    """The same for values of a column that have few different ones, such as names of classes."""
+    """The same for texts of a column that have few different ones, such as names of classes.
+
+    Numbers may have a pattern on purpose, such as those of folds.
+    """
     if not _LEAST_COMPARED <= len(data) <= _MOST_COMPARED:
         return
     ids = np.arange(len(data), dtype=np.int64)
     array = np.asarray(values.take(ids))
-    if array.ndim != 1 or array.dtype.kind not in "iubU":
+    if array.ndim != 1 or array.dtype.kind != "U":
         return
     distinct, numbers = np.unique(array, return_inverse=True)
     if len(distinct) > len(array) // 4:
         return
     numbers = numbers.astype(np.int64)
-    # Keys are only read where values come in long runs, since most columns follow no class.
-    if _share_of_runs(numbers) <= _FEW_RUNS:
+    # Keys are only read where values have a pattern, since reading them takes time.
+    if _disorder_of(numbers) <= _ORDERLY:
         _warn(data, "with_column", "values", numbers)
 
 
@@ -65,8 +72,8 @@ def _warn(data: BaseDataset, method: str, values_word: str, values: Int64s) -> N
         if own_share >= _CERTAIN_SHARE and labels.max() > labels.min():
             return
         is_labelled = labels.max() > labels.min()
-        in_runs = _is_shuffled(data) and _share_of_runs(values) <= _FEW_RUNS
-        if not is_labelled and not in_runs:
+        is_orderly = _is_shuffled(data) and _disorder_of(values) <= _ORDERLY
+        if not is_labelled and not is_orderly:
             return
         keys = np.array(data.open_column("key").take(np.arange(len(data))))
     except DatasetError:
@@ -81,7 +88,7 @@ def _warn(data: BaseDataset, method: str, values_word: str, values: Int64s) -> N
             and sorted_share > own_share + _CLEAR_DIFFERENCE
         ):
             evidence = f"fit the classes of {data.path} in the order of its sorted keys"
-    elif _share_of_runs(values[order]) >= _MANY_RUNS:
+    elif _disorder_of(values[order]) >= _RANDOM:
         evidence = f"seem to be in the order of the sorted keys of {data.path}"
     if evidence:
         _LOG.warning(
@@ -96,23 +103,30 @@ def _warn(data: BaseDataset, method: str, values_word: str, values: Int64s) -> N
 
 
 def _is_shuffled(data: BaseDataset) -> bool:
-    """Whether packing has put the samples into a random order: then equal labels lie in no runs."""
+    """Whether packing has put the samples into a random order: then labels have no pattern."""
     return all(stored.index.is_shuffled for stored in data.stored)
 
 
-def _share_of_runs(values: Int64s) -> float:
-    """The runs of equal values, compared with those of the same values in a random order.
+def _disorder_of(values: Int64s) -> float:
+    """How much of a random order values have: 1.0, or little where they come class by class, in turn
+    or in another pattern.
 
-    1.0 where there would be so few that their number says nothing.
+    It is the size to which they are compressed, compared with that of the same values in a random
+    order. 1.0, too, where there are so few that it says nothing.
     """
-    _, counts = np.unique(values, return_counts=True)
-    shares = counts / len(values)
-    num_neighbours = len(values) - 1
-    expected = 1 + num_neighbours * (1 - float((shares**2).sum()))
-    if expected < _LEAST_RUNS:
+    distinct, numbers = np.unique(values, return_inverse=True)
+    narrow = np.uint8 if len(distinct) <= 256 else np.uint32
+    numbers = numbers.astype(narrow)
+    shuffled = np.random.default_rng(0).permutation(numbers)
+    size_of_constants = _compressed_bytes(np.zeros_like(numbers))
+    size_of_shuffled = _compressed_bytes(shuffled) - size_of_constants
+    if size_of_shuffled < _LEAST_BYTES:
         return 1.0
-    num_runs = 1 + int((values[1:] != values[:-1]).sum())
-    return num_runs / expected
+    return (_compressed_bytes(numbers) - size_of_constants) / size_of_shuffled
+
+
+def _compressed_bytes(numbers: NDArray[Any]) -> int:
+    return len(zlib.compress(numbers.tobytes(), 9))
 
 
 def _share_that_follows(labels: Int64s, new_labels: Int64s) -> float:

@@ -72,6 +72,7 @@ def test_labels_in_the_order_of_sorted_keys_where_there_were_none(
     packed.with_column("kind", [class_of(key) for key in keys])
     packed.with_column("score", np.linspace(0, 1, len(keys)))
     packed.with_column("number", range(len(keys)))
+    packed.with_column("fold", np.arange(len(keys)) % 5)
     packed.with_labels({name: class_of(name) for name in NAMES})
     assert log.text == ""
     packed.with_labels([class_of(name) for name in NAMES])
@@ -151,10 +152,9 @@ def test_values_that_are_no_labels(packed: fastpipe.Dataset, labels: Any, advice
 
 
 def test_numbers_as_texts(packed: fastpipe.Dataset, log: pytest.LogCaptureFixture) -> None:
-    packed.with_labels([str(number % 3 + 1) for number in range(60)])
-    packed.with_labels(
-        [str(number % 12) for number in range(60)], classes=list(map(str, range(12)))
-    )
+    numbers = np.random.default_rng(3).permutation(np.arange(60) % 12)
+    packed.with_labels([str(number % 3 + 1) for number in numbers])
+    packed.with_labels([str(number) for number in numbers], classes=list(map(str, range(12))))
     assert log.text == ""
-    packed.with_labels([str(number % 12) for number in range(60)])
+    packed.with_labels([str(number) for number in numbers])
     assert "sorted as texts: '10' is label 2. Pass numbers" in log.text
