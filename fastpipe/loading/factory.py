@@ -31,6 +31,7 @@ from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.classes import warn_of_other_classes
 from fastpipe.loading.evaluation import warn_of_evaluation
 from fastpipe.loading.loader import Loader
+from fastpipe.loading.missing_shards import check_shards_exist
 from fastpipe.loading.objects import check_class_count, names_of_labels, open_objects
 from fastpipe.loading.options import (
     View,
@@ -338,6 +339,7 @@ def loader(
         notices.warn_unpacked(stored.index)
         if verify:
             check_saved(stored.index)
+    check_shards_exist(dataset, replace_bad=on_error == "replace")
     reader = make_field_reader(dataset, recipe, augments, fields, form)
 
     # All options are checked: now the memory, and the engine, which starts its threads.

@@ -73,16 +73,17 @@ def test_a_shard_that_is_missing_or_no_file_is_left_to_the_read_to_tell(
 ) -> None:
     dataset = copied(many_shards)
     index = PackedIndex(dataset)
-    index.shards[1].path.unlink()
     index.shards[2].path.unlink()
     os.mkfifo(index.shards[2].path)
+    loader_that_raises = fastpipe.loader(dataset, 4, size=16, num_workers=2, train=False)
+    index.shards[1].path.unlink()
     with fastpipe.loader(
         dataset, 4, size=16, num_workers=2, on_error="replace", drop_last=False
     ) as loader:
         assert sum(len(labels) for _ in range(3) for _, labels in loader) == 3 * len(index)
         assert loader.stats().replaced > 0
     with (
-        fastpipe.loader(dataset, 4, size=16, num_workers=2, train=False) as loader,
+        loader_that_raises as loader,
         pytest.raises(SampleError, match=r"cannot be opened: No such file(.|\n)*shard-000001\.tar"),
     ):
         list(loader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import itertools
 import json
@@ -476,7 +477,7 @@ def test_stratify_and_groups_as_scikit_learn_takes_them(flat: Path) -> None:
     words = 'fold: stratify: expected "label" or None, got a column; write stratify="label"'
     with pytest.raises(ConfigError, match=words):
         data.fold(0, of=4, stratify=data["label"])  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match='got ndarray; write stratify="label"'):
+    with pytest.raises(ConfigError, match='got Targets; write stratify="label"'):
         data.fold(0, of=4, stratify=data.targets)  # type: ignore[arg-type]
     by_name = data.fold(0, of=4, groups="width")[1]
     by_column = data.fold(0, of=4, groups=data["width"])[1]  # type: ignore[arg-type]
@@ -883,3 +884,92 @@ def test_a_state_that_is_loaded_in_a_running_loop(
                 loader.load_state_dict(state)
     words = "this loop goes on at batch 5 of epoch 1, and the loaded position, batch 3 of epoch 0"
     assert log.text.count(words) == 1
+
+
+def test_labels_are_changed_in_a_new_dataset(flat: Path) -> None:
+    data = fastpipe.open(flat)
+    words = r"labels = data.targets.copy\(\), .*data = data.with_labels\(labels\)"
+    with pytest.raises(ValueError, match=words):
+        data.targets[data.targets == 1] = 0
+    labels = data.targets.copy()
+    labels[labels == 1] = 0
+    assert 1 not in data.with_labels(labels).targets
+    assert repr(data.targets) == repr(np.asarray(data["label"]))
+    assert type(data.targets == 1) is np.ndarray
+    again = copy.deepcopy(data.targets)  # as a pickle does it
+    assert type(again) is np.ndarray
+    assert again.tolist() == data.targets.tolist()
+    assert torch.from_numpy(labels).tolist() == labels.tolist()
+
+
+@pytest.mark.parametrize("part", [False, True])
+def test_a_copy_that_lacks_shards(
+    many_shards: Path, tmp_path: Path, log: pytest.LogCaptureFixture, part: bool
+) -> None:
+    data = shutil.copytree(many_shards, tmp_path / "data")
+    *_, last = sorted(data.glob("*.tar"))
+    last.unlink()
+    dataset = fastpipe.open(data)
+    if part:
+        num_first = dataset.index.shards[0].samples
+        loader_of(dataset.select(range(num_first)), drop_last=False).close()
+        dataset = dataset.select(range(1, len(dataset)))
+    assert log.text == ""
+    words = f"1 of .* shards is missing: .*{last.name}. It may have been copied only in part"
+    with pytest.raises(fastpipe.DatasetError, match=words):
+        loader_of(dataset)
+    loader_of(dataset, on_error="replace").close()
+    assert "Their samples are replaced by others" in log.text
+
+
+@pytest.mark.parametrize("use", ["loader", "replace", "sample", "key"])
+def test_a_dataset_that_is_packed_again_while_it_is_read(tmp_path: Path, use: str) -> None:
+    """The open shards have the old data; the others are gone, or are other ones."""
+    rng = np.random.default_rng(3)
+    source = tmp_path / "source"
+
+    def pack(count: int) -> fastpipe.Dataset:
+        shutil.rmtree(source, ignore_errors=True)
+        source.mkdir()
+        for number in range(count):
+            pixels = rng.integers(0, 256, (200, 200, 3), np.uint8)
+            Image.fromarray(pixels).save(source / f"{number}.jpg", quality=95)
+        fastpipe.pack(source, tmp_path / "data", shard_size=100_000, overwrite=True)
+        return fastpipe.open(tmp_path / "data")
+
+    data = pack(40)
+    words = "now holds a different dataset: .* make the loader again. .*pack into another"
+    if use == "sample":
+        data[0]
+        pack(20)
+        with pytest.raises(fastpipe.DatasetError, match=words):
+            list(data)
+        return
+    options: dict[str, Any] = {"prefetch_factor": 1}
+    if use == "key":
+        options["fields"] = ["image", "key"]
+    elif use == "replace":
+        options["on_error"] = "replace"
+    with loader_of(data, **options) as loader:
+        batches = iter(loader)
+        next(batches)
+        pack(20)
+        with pytest.raises(fastpipe.DatasetError, match=words):
+            list(batches)
+
+
+def test_the_size_of_shards_is_in_bytes(flat: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"got 256; a number is one of bytes; .* write 256MB"):
+        fastpipe.pack(flat, tmp_path / "data", shard_size=256)
+
+
+def test_classes_of_a_split_alone(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+    for split, names in (("train", "abc"), ("val", "ac")):
+        for name in names:
+            folder = tmp_path / split / name
+            folder.mkdir(parents=True)
+            Image.new("RGB", (9, 9)).save(folder / "1.png")
+    fastpipe.open(tmp_path / "val")
+    train = str(tmp_path / "train")
+    assert f"To settle it: fastpipe.open(..., classes_from={train!r})" in log.text
+    assert fastpipe.open(tmp_path / "val", classes_from=train).classes == ["a", "b", "c"]

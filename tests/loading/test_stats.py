@@ -147,10 +147,10 @@ def test_rows_that_fail_are_counted_where_they_failed(
     dataset = copied(flat)
     if damaged == "pixels":
         damage(dataset, 3)
-    else:
-        (shard,) = fastpipe.open(dataset).index.shards
-        shard.path.unlink()
     with fastpipe.loader(dataset, 37, size=8, train=False, num_workers=2) as loader:
+        if damaged == "shard":
+            (shard,) = loader.dataset.index.shards
+            shard.path.unlink()
         with pytest.raises(fastpipe.SampleError):
             next(iter(loader))
         stats = loader.stats()
