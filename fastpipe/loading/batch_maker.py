@@ -237,7 +237,9 @@ class BatchMaker:
         self, pending: PendingBatch, errors: Sequence[tuple[int, Reason]]
     ) -> PendingBatch | None:
         """Puts other samples in the place of bad ones; None: all that were tried are bad, too."""
-        # A damaged index or column is not the fault of samples.
+        # Another dataset in the folder, a damaged index or a damaged column is not the fault of
+        # samples.
+        self.index.refuse_replaced()
         self.engine.intact.begin()
         plan = pending.plan
         places = [place for place, _ in errors]

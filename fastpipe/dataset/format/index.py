@@ -196,6 +196,13 @@ class Index(ABC):
 
     # The defaults that follow hold for a dataset in files of this machine.
 
+    def refuse_replaced(self) -> None:
+        """Raises DatasetError if another dataset has been packed into the folder.
+
+        For errors of files: they would be blamed on the disk else.
+        """
+        return
+
     @property
     def is_scattered(self) -> bool:
         """Whether nothing is gained by reading neighbours in the order of `samples_at` together."""
@@ -275,6 +282,7 @@ def refuse_other(path: Place, expected: str, actual: object) -> None:
     """
     if actual != expected:
         raise DatasetError(
-            f"{path} now holds a different dataset: expected fingerprint {expected}, got {actual}. "
-            "Open it again. While a dataset is in use, pack into another folder"
+            f"{path} now holds a different dataset: expected fingerprint {expected}, got {actual}. It "
+            "was packed again, or replaced, while it is in use. Open it again, and make the loader "
+            "again. While a dataset is in use, pack into another folder"
         )

@@ -169,6 +169,10 @@ class JoinedIndex(Index):
         for part in self.parts:
             part.check_same()
 
+    def refuse_replaced(self) -> None:
+        for part in self.parts:
+            part.refuse_replaced()
+
     def list_hashed_files(
         self, fields: Iterable[str]
     ) -> Iterator[tuple[Path, str, str]]:

@@ -217,6 +217,13 @@ class PackedIndex(Index):
     def check_same(self) -> None:
         self._open_rows()
 
+    def refuse_replaced(self) -> None:
+        try:
+            info = read_info(self.folder, version=self.version)
+        except DatasetError:
+            return  # it cannot be told
+        refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
+
     def _open_rows(self) -> Rows:
         """Opens index.npy. DatasetError: it is gone, or the folder holds a different dataset."""
         # The file is opened when it is first read, perhaps long after the description was. In
@@ -394,6 +401,7 @@ class PackedIndex(Index):
         *,
         replace: bool = False,
     ) -> SampleError:
+        self.refuse_replaced()
         shard, key, offset = self.where(sample)
         return SampleError(
             shard=shard,

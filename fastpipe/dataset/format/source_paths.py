@@ -46,10 +46,14 @@ class SourcePaths:
             if known_path is not None:
                 paths.append(known_path)
                 continue
-            shard = self._open_shard(int(record["shard"]))
             start = int(record["offset"]) - BEFORE_BYTES
             note_offset = note_header_at(record)
-            path = _path_in_note(shard, start, note_offset)
+            try:
+                shard = self._open_shard(int(record["shard"]))
+                path = _path_in_note(shard, start, note_offset)
+            except DatasetError:
+                self._index.refuse_replaced()
+                raise
             paths.append(path)
         return paths
 
