@@ -16,6 +16,7 @@ from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.selection import Selection
 from fastpipe.dataset.stored_dataset import StoredDataset
+from fastpipe.dataset.targets import Targets
 from fastpipe.errors import ConfigError, did_you_mean
 from fastpipe.plan.content import ColumnReader, Content
 
@@ -111,7 +112,7 @@ class BaseDataset:
             labels = np.asarray(self.column("label"))
         # The next caller gets the same array.
         labels.flags.writeable = False
-        return labels
+        return labels.view(Targets)
 
     @property
     def fields(self) -> dict[str, Field]:

@@ -64,7 +64,8 @@ def test_classes_and_targets(flat: Path) -> None:
     assert dataset.classes == list(FLAT_CLASSES)
     assert dataset.class_to_idx == {"ant": 0, "bee": 1, "cow": 2}
     targets = dataset.targets
-    assert type(targets) is np.ndarray
+    assert isinstance(targets, np.ndarray)
+    assert not isinstance(targets, np.memmap)
     assert (targets.dtype, targets.shape) == (np.int64, (FLAT_IMAGES,))
     assert targets.tolist() == [label for _, label in dataset.__getitems__(range(FLAT_IMAGES))]
     assert not targets.flags.writeable

@@ -63,6 +63,7 @@ _LIMITS = {
     "level": (0, 100),
     "max_scans": (1, 2**31 - 1),
 }
+_HINTS = {"shard_size": "a number is one of bytes; for 256 megabytes write 256MB"}
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,8 @@ def _check_values(options: PackOptions | EncodeOptions) -> None:
         is_optional = option.default is None
         if value is not None or not is_optional:
             least, most = _LIMITS[option.name]
-            whole(option.name, value, least=least, most=most)
+            hint = _HINTS.get(option.name, "")
+            whole(option.name, value, least=least, most=most, hint=hint)
 
 
 # The options of a user that PackOptions and EncodeOptions have under the same name.

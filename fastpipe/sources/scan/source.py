@@ -7,6 +7,7 @@ import itertools
 import logging
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,7 +101,25 @@ class UnpackedSource:
 
     def _log_assumptions(self, listing: Listing) -> None:
         for assumption in listing.assumed:
-            _LOG.warning("%s: assumed %s", self.root, assumption.text)
+            _LOG.warning(
+                "%s: assumed %s%s",
+                self.root,
+                assumption.text,
+                _argument_of_open(assumption.option),
+            )
+
+
+# Options of `fastpipe pack` that fastpipe.open has, too.
+_ARGUMENTS_OF_OPEN = {"--classes-from": "classes_from", "--split": "split"}
+
+
+def _argument_of_open(option: str) -> str:
+    """The end of a message: how fastpipe.open is called to settle an assumption; "" if it cannot."""
+    words = shlex.split(option)
+    argument = _ARGUMENTS_OF_OPEN.get(words[0] if words else "")
+    if argument is None or len(words) != 2:
+        return ""
+    return f". To settle it: fastpipe.open(..., {argument}={words[1]!r})"
 
 
 def find_source(path: Path, split: str | None = None) -> UnpackedSource | None:
