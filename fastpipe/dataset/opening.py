@@ -156,8 +156,9 @@ def concat(
     """
     if not datasets:
         raise ConfigError("concat: expected datasets, got none")
-    joined = Dataset._joined([as_dataset(data) for data in datasets], labels)
-    _warn_of_similar_classes(joined, labels)
+    parts = [as_dataset(data) for data in datasets]
+    joined = Dataset._joined(parts, labels)
+    _warn_of_similar_classes(joined, parts, labels)
     return joined
 
 
@@ -211,7 +212,7 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
     joined_starts = np.concatenate(starts)
     share_starts = np.append(joined_starts, first_ids[-1])
     dataset = Dataset._joined(parts, labels)
-    _warn_of_similar_classes(dataset, labels)
+    _warn_of_similar_classes(dataset, parts, labels)
     # A loader's state has the weights; equal proportions are the same mixture.
     total = math.fsum(weights)
     normalised = [round(weight / total, 12) for weight in weights]
@@ -222,10 +223,35 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
     )
 
 
-def _warn_of_similar_classes(joined: Dataset, labels: str) -> None:
+def _warn_of_numbered_classes(parts: Sequence[Dataset]) -> None:
+    """Says if datasets have numbers as classes, and not equally many: they may mean other things."""
+    first: Dataset | None = None
+    for part in parts:
+        classes = part.classes
+        if not classes or classes != [str(number) for number in range(len(classes))]:
+            continue
+        if first is None:
+            first = part
+        elif len(first.classes) != len(classes):
+            _LOG.warning(
+                "the classes of %s and %s are numbers, %d and %d of them, and are joined by number: "
+                "'0' of the one and '0' of the other are one class. If they mean other things: "
+                'labels="offset". To name them: fastpipe.open(DATA, classes_from=[NAMES])',
+                first.path,
+                part.path,
+                len(first.classes),
+                len(classes),
+            )
+            return
+
+
+def _warn_of_similar_classes(
+    joined: Dataset, parts: Sequence[Dataset], labels: str
+) -> None:
     """Says if datasets write one name in several ways, such as cat and Cat."""
     if labels != "union":
         return
+    _warn_of_numbered_classes(parts)
     from fastpipe.sources.folders.doubtful_classes import similar_classes
 
     for assumption in similar_classes(joined.classes):

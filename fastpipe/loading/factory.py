@@ -398,6 +398,8 @@ def loader(
         is_ordered=is_ordered and not whole_images,
     )
     notices.warn_small_area(dataset, whole_images)
+    if with_images:
+        notices.warn_dark_images(dataset, form)
     warn_of_user_draws(prepare, size, augments)
     if fields is None and box_names is None:
         notices.warn_no_labels(dataset)

@@ -973,3 +973,48 @@ def test_classes_of_a_split_alone(tmp_path: Path, log: pytest.LogCaptureFixture)
     train = str(tmp_path / "train")
     assert f"To settle it: fastpipe.open(..., classes_from={train!r})" in log.text
     assert fastpipe.open(tmp_path / "val", classes_from=train).classes == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_images_of_12_bits_in_16(
+    tmp_path: Path, log: pytest.LogCaptureFixture, packed: bool
+) -> None:
+    rng = np.random.default_rng(3)
+    for name, most in (("dark", 4095), ("full", 65535)):
+        source = tmp_path / name
+        source.mkdir()
+        for number in range(8):
+            pixels = rng.integers(0, most + 1, (20, 20)).astype(np.uint16)
+            Image.fromarray(pixels).save(source / f"{number}.png")
+        if packed:
+            fastpipe.pack(source, tmp_path / f"{name} packed")
+    suffix = " packed" if packed else ""
+    log.clear()
+    loader_of(tmp_path / f"full{suffix}").close()
+    loader_of(tmp_path / f"dark{suffix}", dtype=torch.uint16).close()
+    loader_of(tmp_path / f"dark{suffix}", fields=["id"]).close()
+    assert "bits a channel" not in log.text
+    for _ in range(2):
+        loader_of(tmp_path / f"dark{suffix}").close()
+    assert log.text.count("images of 16 bits a channel, with values of up to 12 bits") == 1
+    assert "pass dtype=torch.uint16" in log.text
+
+
+def test_classes_that_are_numbers_are_joined_by_number(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    for name, count in (("two", 2), ("three", 3), ("other", 3)):
+        with fastpipe.Writer(tmp_path / name) as writer:
+            for number in range(6):
+                pixels = np.full((9, 9, 3), number, np.uint8)
+                writer.add(pixels, label=number % count, key=f"{name}{number}")
+    two, three, other = (tmp_path / name for name in ("two", "three", "other"))
+    fastpipe.concat(three, other)
+    fastpipe.concat(two, three, labels="offset")
+    named = fastpipe.open(two, classes_from=["cat", "dog"])
+    fastpipe.concat(named, three)
+    assert "joined by number" not in log.text
+    fastpipe.concat(two, three)
+    fastpipe.mix({two: 1, three: 1})
+    assert log.text.count("are numbers, 2 and 3 of them, and are joined by number") == 2
+    assert 'labels="offset"' in log.text
