@@ -228,7 +228,7 @@ def test_the_log_says_once_what_packing_gains(
     (root / "ant" / "new.jpg").write_bytes((root / "ant" / "00.jpg").read_bytes())
     for _ in range(2):
         fastpipe.loader(root, 4).close()
-    left_out, alpha, gains = (record.getMessage() for record in caplog.records)
+    left_out, alpha, gains, dark = (record.getMessage() for record in caplog.records)
     assert f"{len(bad_files())} files are left out" in left_out
     assert "/cut.jpg: truncated JPEG" in left_out
     assert "images have alpha, which a loader of RGB drops" in alpha
@@ -237,3 +237,4 @@ def test_the_log_says_once_what_packing_gains(
         in gains
     )
     assert "converted again in each epoch" in gains
+    assert "images of 16 bits a channel, with values of up to 8 bits" in dark
