@@ -18,9 +18,10 @@ one rank alone.
 A rank that evaluates alone (`if rank == 0: evaluate(model, loader)`) reads its share only. So each
 rank counts itself when it begins an epoch. One that has read a whole epoch looks later, after some
 batches of another one, whether it was the only one, and logs it. Ranks that train in step have
-begun the epoch, too, by then, if they read it at all. Others may be a few seconds late, so an epoch
-that has ended just now is looked at with a later one. A program that ends after it has read one
-epoch looks at its end.
+begun the epoch, too, by then, if they read it at all. If another rank has not begun the other one
+yet, it may be a few seconds late, so an epoch that has ended just now is looked at with a later
+one. A program that ends after it has read one epoch looks at its end. An evaluation that took
+longer than that is looked at when it ends: ranks in step begin it together.
 
 Two loaders are compared if the same line of the program made them, in the same turn, and if they
 begin the same epoch.
@@ -84,6 +85,8 @@ _LOG = logging.getLogger("fastpipe")
 _MIN_BATCHES = 4
 # An epoch that has ended so long ago is not one for which another rank is late.
 _LOOP_PATIENCE_S = 5.0
+# An evaluation that took so long is not one for which another rank is late.
+_EVALUATION_PATIENCE_S = 5.0
 # At the end of a program, a rank waits so long for others that are late for an epoch it has read.
 _EXIT_PATIENCE_S = 1.0
 # Line of the program -> how many of the loaders that it made have begun an epoch that several ranks
@@ -99,6 +102,7 @@ class _ReadEpoch(NamedTuple):
     key: str
     if_alone: str  # what to log if no other rank has begun it
     ended: float  # monotonic
+    rank: int
 
     def is_alone(self) -> bool:
         """Whether no other rank has begun it so far. False if the store cannot be reached."""
@@ -124,6 +128,7 @@ class Agreement:
         self._begun: Counter[int] = Counter()  # by epoch: how often it was begun
         self._key = ""  # of the running epoch in the store; "": it is not compared
         self._start = Position(0, 0)  # of the running epoch
+        self._began_s = 0.0  # monotonic, when it began
         self._num_read = 0  # epochs of which this rank has read some batches
         self._counts_epoch = False  # whether the running epoch is not among these yet
 
@@ -151,6 +156,7 @@ class Agreement:
         self._begun[epoch] += 1
         self._key = key
         self._start = replace(start)
+        self._began_s = time.monotonic()
         self._counts_epoch = True
 
     def _check_rank(self, store: Any, key: str, rank: int, epoch: int) -> None:
@@ -192,12 +198,27 @@ class Agreement:
             self._counts_epoch = False
             self._compare_epochs(store, recipe)
             self._num_read += 1
-            _warn_of_epochs_alone(store)
+            rank_in_step = recipe.ranks.rank if self._is_shared(store) else None
+            _warn_of_epochs_alone(store, rank_in_step)
         if is_end:
             if_alone = self._describe_alone(recipe)
-            epoch = _ReadEpoch(store, self._key, if_alone, time.monotonic())
-            if epoch.is_alone():
+            now_s = time.monotonic()
+            rank = recipe.ranks.rank
+            epoch = _ReadEpoch(store, self._key, if_alone, now_s, rank)
+            if not epoch.is_alone():
+                return
+            # Ranks that train in step begin an evaluation together.
+            if not recipe.shuffle and now_s > self._began_s + _EVALUATION_PATIENCE_S:
+                _LOG.warning("%s", if_alone)
+            else:
                 _read_epochs.append(epoch)
+
+    def _is_shared(self, store: Any) -> bool:
+        """Whether another rank has begun the running epoch, too."""
+        try:
+            return int(store.add(f"{self._key}/ranks", 0)) > 1
+        except RuntimeError:  # the process that has the store may have ended
+            return False
 
     def _describe_alone(self, recipe: Recipe) -> str:
         ranks = recipe.ranks
@@ -317,15 +338,20 @@ def _refuse_on_all(store: Any, key: str, message: str) -> NoReturn:
     raise ConfigError(message)
 
 
-def _warn_of_epochs_alone(store: Any) -> None:
-    """Logs which epochs this process has read to their end, and no other rank has begun."""
+def _warn_of_epochs_alone(store: Any, rank_in_step: int | None) -> None:
+    """Logs which epochs this process has read to their end, and no other rank has begun.
+
+    `rank_in_step`: this rank, if another one has begun the running epoch, too. All ranks run one
+    program, so the other one is not late for the epochs before.
+    """
     epochs = list(_read_epochs)
     _read_epochs.clear()
     for epoch in epochs:
         # The program may have connected other processes meanwhile.
         if epoch.store is not store or not epoch.is_alone():
             continue
-        if time.monotonic() < epoch.ended + _LOOP_PATIENCE_S:
+        is_late = time.monotonic() < epoch.ended + _LOOP_PATIENCE_S
+        if is_late and epoch.rank != rank_in_step:
             _read_epochs.append(epoch)
         else:
             _LOG.warning("%s", epoch.if_alone)

@@ -264,6 +264,40 @@ def test_a_rank_that_evaluates_alone_is_logged(
         loader.close()
 
 
+def test_a_rank_that_evaluates_alone_is_logged_once_the_others_train_on(
+    flat: Path, ranks: Ranks, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are not late: they have left the evaluation out."""
+    training = loader_of_each(ranks, flat)
+    evaluation = loader_of_each(ranks, flat, train=False)
+    for rank in range(2):
+        ranks.become(rank)
+        ids(training[rank])
+    ranks.become(0)
+    ids(evaluation[0])
+    ranks.become(1)
+    ids(training[1])
+    assert not caplog.records
+    ranks.become(0)
+    ids(training[0])
+    (record,) = caplog.records
+    assert "only rank 0 of 2 has read epoch 0, and a rank reads its share" in record.getMessage()
+    for loader in (*training, *evaluation):
+        loader.close()
+
+
+def test_a_long_evaluation_of_one_rank_is_logged_at_its_end(
+    flat: Path, ranks: Ranks, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agreement, "_EVALUATION_PATIENCE_S", 0.0)
+    evaluation = loader_of_each(ranks, flat, train=False)
+    ranks.become(0)
+    ids(evaluation[0])
+    assert "only rank 0 of 2 has read epoch 0" in caplog.text
+    for loader in evaluation:
+        loader.close()
+
+
 @pytest.mark.parametrize("readers", [[0], [0, 1]])
 def test_a_program_that_ends_after_one_rank_has_evaluated_alone(
     flat: Path,
