@@ -123,6 +123,9 @@ class EpochIterator:
         """
         batches = self._position.batches
         self._epochs.agreement.check(prefetcher.recipe, batches, is_end=batches > 0)
+        if not self._has_ended:
+            programs.warn_replaced(self._epochs.maker.stats, prefetcher.recipe)
+            self._epochs.count_end(prefetcher.start, prefetcher.recipe)
         self._has_ended = True
         programs.warn_cycled(self, self._epochs)
         programs.warn_repeated_rows(prefetcher.num_unmarked_repeats, prefetcher.recipe)

@@ -23,6 +23,7 @@ _LOG = logging.getLogger("fastpipe")
 
 # A look at a batch or two is usual; a loop makes more.
 _MANY_SHORT = 8
+_MANY_SAME = 4  # passes through one epoch
 
 
 class EpochSequence:
@@ -60,6 +61,8 @@ class EpochSequence:
         self.num_loaded = 0  # states
         # Of the epoch that continued at a loaded position: where it continued, and where it stands.
         self._resumed: tuple[Position, Position] | None = None
+        self._last_end: int | None = None  # the epoch that was gone through last
+        self._num_same_ends = 0  # how often in a row it was
         self._num_short = 0  # epochs in a row that ended with their first batch
         # Of the epoch that was begun last; its iterator has it.
         self._newest: weakref.ref[Prefetcher] | None = None
@@ -208,6 +211,14 @@ class EpochSequence:
         self._num_short = self._num_short + 1 if is_short else 0
         if self._num_short == _MANY_SHORT:
             programs.warn_short_epochs(_MANY_SHORT)
+
+    def count_end(self, start: Position, recipe: Recipe) -> None:
+        """Counts how often in a row one epoch was gone through, from `start` to its end."""
+        is_same = start.epoch == self._last_end and not start.batches
+        self._num_same_ends = self._num_same_ends + 1 if is_same else 1
+        self._last_end = start.epoch
+        if self._num_same_ends == _MANY_SAME and recipe.shuffle:
+            programs.warn_same_epoch(start.epoch, _MANY_SAME)
 
     def prefetch_next(
         self, position: Position, *, pending: int = 0, staged: int = 0

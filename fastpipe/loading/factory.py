@@ -398,7 +398,9 @@ def loader(
         is_ordered=is_ordered and not whole_images,
     )
     notices.warn_small_area(dataset, whole_images)
+    notices.warn_ordered_list(sampler, train=train, shuffle=shuffle)
     if with_images:
+        notices.warn_swapped_size(dataset, size)
         notices.warn_dark_images(dataset, form)
     warn_of_user_draws(prepare, size, augments)
     if fields is None and box_names is None:

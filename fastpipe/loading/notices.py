@@ -36,6 +36,10 @@ _NUM_RECORDS_READ = 64  # of samples that lie evenly in the dataset
 _NUM_DECODED = 4
 _MOST_DECODED_PIXELS = 1 << 24  # of such an image: a fraction of a second
 _MOST_DARK_BITS = 14  # 8 bits of such values are a quarter of the range, or less
+# Two shapes are the same if their ratios differ by less.
+_SAME_SHAPE = 0.02
+_NEARLY_ALL = 0.95  # of the images
+_LEAST_LIST = 8  # samples
 _warned: set[str] = set()  # the warnings that this process has got
 
 
@@ -175,6 +179,51 @@ def warn_small_area(data: Dataset, whole_images: WholeImages | None) -> None:
     _LOG.warning(
         f"{options}{area}): images get about {area} pixels, such as {side} x {side}. For images "
         f"of about {area} x {area} pass {option}{area} * {area}"
+    )
+
+
+def warn_swapped_size(data: Dataset, size: object) -> None:
+    """Says if (width, height) was passed as the size, of images that all have this shape.
+
+    Libraries of pictures have sizes as (width, height), and those of tensors as (height, width).
+    """
+    if not isinstance(size, tuple) or len(size) != 2 or "swapped size" in _warned:
+        return
+    first, second = size
+    if first == second:
+        return
+    records = data.content.records_of(_some_ids(data))
+    widths = records["width"].astype(np.float64)
+    heights = records["height"].astype(np.float64)
+    # As shares, so that images of other sizes and of one shape are compared, too.
+    is_like = np.abs(widths * second - heights * first) <= _SAME_SHAPE * heights * first
+    if is_like.mean() < _NEARLY_ALL:
+        return
+    _warned.add("swapped size")
+    _LOG.warning(
+        f"size={size} is (height, width), and images of {data.path} are {int(widths[0])} wide and "
+        f"{int(heights[0])} high: rows are {second} wide and {first} high. For their own shape pass "
+        f"size=({second}, {first})"
+    )
+
+
+def warn_ordered_list(sampler: object, *, train: bool, shuffle: bool | None) -> None:
+    """Says if a list of samples for training is sorted: the loader keeps the order of a list."""
+    is_list = isinstance(sampler, (list, tuple, range, np.ndarray, torch.Tensor))
+    if not train or shuffle is not None or not is_list or "ordered list" in _warned:
+        return
+    numbers = np.asarray(sampler)
+    if (
+        numbers.ndim != 1
+        or len(numbers) < _LEAST_LIST
+        or not (np.diff(numbers) > 0).all()
+    ):
+        return
+    _warned.add("ordered list")
+    _LOG.warning(
+        "sampler= is a sorted list of samples, and a list is also their order: each epoch has the same "
+        "one, and nothing is shuffled. To train on these samples in a random order: "
+        "fastpipe.loader(data.select(numbers), ...); to keep the order: shuffle=False"
     )
 
 

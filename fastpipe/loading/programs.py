@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from fastpipe.device.image_batch import names_read
+from fastpipe.engine.stats import Stats
 from fastpipe.errors import format_count
 from fastpipe.loading.state import Position
 from fastpipe.plan.buckets import Buckets
@@ -34,6 +35,9 @@ _first_epochs: Counter[tuple[str, str, int, Ranks]] = Counter()
 # The defaults of transformers' TrainingArguments.
 _DEFAULT_SEED = 42
 _DEFAULT_BATCH_SIZE = 8
+_USUAL_REPLACED = (
+    0.02  # of the rows: some damaged samples are what on_error="replace" is for
+)
 _PERSISTENT = "dataloader_persistent_workers"
 _MAX_LOOKS = 4  # at loaders that itertools.cycle may have
 # Ids of the epochs of loaders that were looked at. If an id comes again, a look is missed.
@@ -260,6 +264,33 @@ def warn_other_order(recipe: Recipe) -> None:
         f"batches of {recipe.content.index.path} have images of similar shape, so its samples come "
         "in another order than in the dataset. Whoever compares the results with data.targets, or "
         'saves them, needs the number of each row: batch.ids; with fields= "id" or "key"'
+    )
+
+
+def warn_same_epoch(epoch: int, count: int) -> None:
+    """If a program sets one epoch again and again, and goes through all of it each time."""
+    if "same epoch" in _warned:
+        return
+    _warned.add("same epoch")
+    _LOG.warning(
+        f"epoch {epoch} was gone through {count} times in a row, as set_epoch({epoch}) before each loop "
+        "does it: the same order, crops and flips again. Pass the number of the loop, "
+        "loader.set_epoch(epoch); or leave set_epoch out: the loader counts epochs itself"
+    )
+
+
+def warn_replaced(stats: Stats, recipe: Recipe) -> None:
+    """If on_error="replace" has put other samples into a good part of the rows."""
+    path = recipe.content.index.path
+    warning = f"replaced {path}"
+    if stats.replaced <= _USUAL_REPLACED * stats.samples or warning in _warned:
+        return
+    _warned.add(warning)
+    share = stats.replaced / stats.samples
+    _LOG.warning(
+        f'{path}: on_error="replace" has put other samples in the place of {stats.replaced:,} of '
+        f"{stats.samples:,} rows ({share:.0%}), which cannot be read. fastpipe verify {path} lists "
+        "the damage; on_error='raise' says of the first one why"
     )
 
 

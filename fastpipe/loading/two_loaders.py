@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fastpipe.dataset.dataset import Dataset
-from fastpipe.errors import format_count
+from fastpipe.errors import first_names, format_count
 from fastpipe.loading.classes import living_loaders
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("fastpipe")
 _MAX_SAMPLES_COMPARED = 1 << 21
+_MAX_CLASSES_SHOWN = 3
 _warned: set[str] = set()
 
 
@@ -46,6 +47,10 @@ def _describe_differences(training: Loader, evaluation: Loader) -> Iterator[str]
     overlap = _describe_overlap(training.dataset, evaluation.dataset)
     if overlap is not None:
         yield overlap
+    elif is_same:
+        untrained = _describe_untrained(training.dataset, evaluation.dataset)
+        if untrained is not None:
+            yield untrained
     if training.maker.with_images and evaluation.maker.with_images:
         normalising = _describe_normalising(training, evaluation)
         if normalising is not None:
@@ -74,6 +79,33 @@ def _describe_overlap(training: Dataset, evaluation: Dataset) -> str | None:
         f"{count:,} of the {samples} for evaluation are also among those for training: both are parts "
         f"of {training.path}. take(0.2) is a part of take(0.8). To divide a dataset: train, val = "
         "data.fold(0, of=5)"
+    )
+
+
+def _describe_untrained(training: Dataset, evaluation: Dataset) -> str | None:
+    """Says that one part of a dataset has classes that the other part for training lacks.
+
+    So have select(range(800)) and select(range(800, 1000)) of a dataset in the order of its classes.
+    Who leaves classes out with `only` has fewer classes.
+    """
+    if training.classes != evaluation.classes or training.content.samples is None:
+        return None
+    if max(len(training), len(evaluation)) > _MAX_SAMPLES_COMPARED:
+        return None
+    untrained = []
+    counts = zip(
+        training.classes, training.class_counts, evaluation.class_counts, strict=True
+    )
+    for name, training_count, evaluation_count in counts:
+        if evaluation_count and not training_count:
+            untrained.append(name)
+    if not untrained:
+        return None
+    return (
+        f"the part of {training.path} for training has no sample of "
+        f"{format_count(len(untrained), 'class')} that the part for evaluation has: "
+        f"{first_names(untrained, _MAX_CLASSES_SHOWN)}. Numbers of neighbours are no random part where "
+        "samples lie class by class. To divide a dataset: train, val = data.fold(0, of=5)"
     )
 
 

@@ -1018,3 +1018,76 @@ def test_classes_that_are_numbers_are_joined_by_number(
     fastpipe.mix({two: 1, three: 1})
     assert log.text.count("are numbers, 2 and 3 of them, and are joined by number") == 2
     assert 'labels="offset"' in log.text
+
+
+def class_folders(folder: Path, size: tuple[int, int] = (20, 20)) -> Path:
+    """Three classes of 8 images, which lie class by class."""
+    for number, name in enumerate(["ant", "bee", "cat"]):
+        (folder / name).mkdir(parents=True)
+        for image in range(8):
+            Image.new("RGB", size, (number, image, 0)).save(folder / name / f"{image}.png")
+    return folder
+
+
+def test_parts_by_position_of_class_folders(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+    data = fastpipe.open(class_folders(tmp_path / "data"))
+    train, val = data.fold(0, of=4, stratify="label")
+    with loader_of(train), loader_of(val, train=False):
+        pass
+    with loader_of(data), loader_of(data.only(["ant"]).with_classes(data.classes), train=False):
+        pass
+    assert "for training has no sample" not in log.text
+    with loader_of(data.select(range(16))), loader_of(data.select(range(16, 24)), train=False):
+        pass
+    assert "for training has no sample of 1 class that the part for evaluation has: cat" in log.text
+    assert "train, val = data.fold(0, of=5)" in log.text
+
+
+def test_a_sorted_list_is_an_order(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    numbers = list(range(0, 30, 2))
+    loader_of(flat, sampler=numbers[::-1]).close()
+    loader_of(flat, sampler=torch.utils.data.SubsetRandomSampler(numbers)).close()
+    loader_of(flat, sampler=numbers, train=False).close()
+    loader_of(flat, sampler=numbers, shuffle=False, crop=fastpipe.CenterCrop()).close()
+    assert log.text == ""
+    for _ in range(2):
+        loader_of(flat, sampler=numbers).close()
+    assert log.text.count("sampler= is a sorted list of samples, and a list is also their") == 1
+    assert "fastpipe.loader(data.select(numbers), ...)" in log.text
+
+
+def test_a_size_of_width_and_height(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+    wide = class_folders(tmp_path / "wide", (40, 20))
+    for size in (16, (8, 16), (12, 10)):
+        fastpipe.loader(wide, 4, size=size, num_workers=1).close()
+    assert "is (height, width)" not in log.text
+    for _ in range(2):
+        fastpipe.loader(wide, 4, size=(16, 8), num_workers=1).close()
+    assert log.text.count("size=(16, 8) is (height, width), and images of") == 1
+    assert "pass size=(8, 16)" in log.text
+
+
+def test_one_epoch_again_and_again(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    with loader_of(flat) as loader, loader_of(flat, train=False) as evaluation:
+        for epoch in range(6):
+            loader.set_epoch(epoch // 3)
+            evaluation.set_epoch(0)
+            list(loader)
+            list(evaluation)
+        assert log.text == ""
+        for _ in range(6):
+            loader.set_epoch(1)
+            list(loader)
+    assert log.text.count("epoch 1 was gone through 4 times in a row") == 1
+
+
+def test_many_rows_that_were_replaced(
+    many_shards: Path, tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    data = shutil.copytree(many_shards, tmp_path / "data")
+    with loader_of(data, on_error="replace") as loader:
+        loader.dataset.index.shards[1].path.unlink()
+        for _ in range(2):
+            list(loader)
+    assert log.text.count('on_error="replace" has put other samples in the place of') == 1
+    assert f"fastpipe verify {data} lists the damage" in log.text
