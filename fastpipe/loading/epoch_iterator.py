@@ -13,6 +13,7 @@ from fastpipe.loading.epoch_sequence import EpochSequence
 from fastpipe.loading.in_turn import note_turn
 from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.loading.state import Position
+from fastpipe.loading.trained_in_order import OrderedEpoch, count_batch
 from fastpipe.loading.uncompiled import uncompiled
 
 # A shorter time is that of a look whether the device is ready, which does not hold the loop back.
@@ -44,6 +45,7 @@ class EpochIterator:
         self._has_failed = False
         self._has_ended = False
         self._num_loaded = epochs.num_loaded  # states, when the epoch began
+        self._ordered: OrderedEpoch | None = None
 
     def __iter__(self) -> EpochIterator:
         if self._has_ended:
@@ -85,6 +87,7 @@ class EpochIterator:
                 self._position = self._epochs.position
                 self._prefetcher = prefetcher
                 self._num_loaded = self._epochs.num_loaded
+                self._ordered = OrderedEpoch(prefetcher.recipe)
             if len(self._prefetcher) == 0:
                 self._end_epoch(self._prefetcher)
                 raise StopIteration
@@ -103,6 +106,7 @@ class EpochIterator:
                 self._measure(requested_at_s, stats.held_s - held_before_s)
                 self._position.batches += 1
                 note_turn(self._prefetcher)
+                count_batch()
                 return batch
             except BaseException as problem:
                 # An epoch must not look complete: after any interruption the next call raises.
@@ -126,6 +130,8 @@ class EpochIterator:
         if not self._has_ended:
             programs.warn_replaced(self._epochs.maker.stats, prefetcher.recipe)
             self._epochs.count_end(prefetcher.start, prefetcher.recipe)
+            if self._ordered is not None:
+                self._ordered.end(self._position.batches - prefetcher.start.batches)
         self._has_ended = True
         programs.warn_cycled(self, self._epochs)
         programs.warn_repeated_rows(prefetcher.num_unmarked_repeats, prefetcher.recipe)

@@ -28,7 +28,14 @@ from fastpipe.device import image_batch
 from fastpipe.device.augment import ranges
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.loading import classes as of_loading
-from fastpipe.loading import evaluation, in_turn, notices, programs, two_loaders
+from fastpipe.loading import (
+    evaluation,
+    in_turn,
+    notices,
+    programs,
+    trained_in_order,
+    two_loaders,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +49,8 @@ def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "names_read", set())
     monkeypatch.setattr(image_batch, "names_read", programs.names_read)
     monkeypatch.setattr(in_turn, "_warned", set())
+    monkeypatch.setattr(trained_in_order, "_warned", set())
+    monkeypatch.setattr(trained_in_order, "_num_looks", 0)
     monkeypatch.setattr(programs, "_first_epochs", Counter())
     monkeypatch.setattr(two_loaders, "_warned", set())
     monkeypatch.setattr(of_loading, "_loaders", [])
@@ -1091,3 +1100,35 @@ def test_many_rows_that_were_replaced(
             list(loader)
     assert log.text.count('on_error="replace" has put other samples in the place of') == 1
     assert f"fastpipe verify {data} lists the damage" in log.text
+
+
+def test_training_in_the_order_of_an_evaluation(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    weight = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        weight.sum().backward()
+        optimizer.step()
+
+    with (
+        loader_of(flat) as train,
+        loader_of(flat, train=False) as val,
+        loader_of(flat, train=False, shuffle=True) as shuffled,
+    ):
+        for _ in range(2):
+            for loader in (train, shuffled):
+                for _batch in loader:
+                    step()
+            for _batch in val:
+                pass
+        for _batch, _other in zip(val, shuffled, strict=False):
+            step()
+        with torch.no_grad():
+            list(val)
+        assert log.text == ""
+        for _ in range(2):
+            for _batch in val:
+                step()
+    assert log.text.count("is read in its order and without random crops, as with") == 1
+    assert "SGD makes steps meanwhile" in log.text

@@ -1,0 +1,103 @@
+"""An epoch of a loader for evaluation, and the optimizers of the program -> a warning if it trains.
+
+A loader with train=False gives samples in the order of the dataset, with the same crops. Training on
+it runs as well, and the model is worse, for no reason that a log would show.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+import weakref
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from fastpipe.plan.recipe import Recipe
+
+_LOG = logging.getLogger("fastpipe")
+_LEAST_BATCHES = 4
+_MAX_LOOKS = 4  # at the optimizers of a program: each takes some hundredths of a second
+_warned: set[str] = set()
+_num_looks = 0
+# Batches that all loaders of this process have handed out.
+_num_handed_out = 0
+
+
+class _Parameter(NamedTuple):
+    optimizer: str  # its class
+    tensor: weakref.ref[torch.Tensor]
+    version: int  # torch counts how often a tensor was written
+
+
+class OrderedEpoch:
+    """Sees whether optimizers make steps in an epoch of an unshuffled loader."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._num_before = _num_handed_out
+        self._parameters: list[_Parameter] = []
+        if recipe.shuffle or recipe.picks or recipe.crop.is_random:
+            return
+        path = str(recipe.content.index.path)
+        if not torch.is_grad_enabled() or path in _warned:
+            return
+        self._parameters = list(_find_parameters())
+
+    def end(self, num_batches: int) -> None:
+        """Logs it, after this many batches of the epoch, if no other loader was read meanwhile."""
+        if (
+            num_batches < _LEAST_BATCHES
+            or _num_handed_out - self._num_before != num_batches
+        ):
+            return
+        path = str(self._recipe.content.index.path)
+        for parameter in self._parameters:
+            tensor = parameter.tensor()
+            if tensor is None or tensor._version == parameter.version:
+                continue
+            _warned.add(path)
+            _LOG.warning(
+                f"{path} is read in its order and without random crops, as with train=False, and "
+                f"{parameter.optimizer} makes steps meanwhile. To train on it: fastpipe.loader(..., "
+                "train=True), the default; or shuffle=True for a random order alone"
+            )
+            return
+
+
+def count_batch() -> None:
+    """Counts a batch that a loader hands out."""
+    global _num_handed_out
+    _num_handed_out += 1
+
+
+def _find_parameters() -> Iterator[_Parameter]:
+    """The first parameter of each optimizer of the program that is trained."""
+    global _num_looks
+    if "torch.optim" not in sys.modules or _num_looks == _MAX_LOOKS:
+        return
+    _num_looks += 1
+    from torch.optim import Optimizer
+
+    # An object refers to its class, so the collector finds the instances of some classes.
+    classes = [Optimizer, *_subclasses_of(Optimizer)]
+    for instance in gc.get_referrers(*classes):
+        if not isinstance(instance, Optimizer):
+            continue
+        for group in instance.param_groups:
+            tensors: list[Any] = [
+                tensor for tensor in group["params"] if tensor.requires_grad
+            ]
+            if tensors:
+                name = type(instance).__name__
+                yield _Parameter(name, weakref.ref(tensors[0]), tensors[0]._version)
+                break
+
+
+def _subclasses_of(base: type) -> Iterator[type]:
+    subclass: type
+    for subclass in base.__subclasses__():
+        yield subclass
+        yield from _subclasses_of(subclass)
