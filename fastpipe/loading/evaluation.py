@@ -49,18 +49,17 @@ def warn_of_evaluation(
     if train:
         _warn_read_as_for_training(data, is_ordered=is_ordered)
         return
-    if "random evaluation" not in _warned:
-        options = list(_random_options(recipe, augments))
-        if options:
-            _warned.add("random evaluation")
-            verb = "changes" if len(options) == 1 else "change"
-            advice = f"Leave {' and '.join(options)} out"
-            if "augment=" in options:
-                advice = "To normalise them alone: augment=fastpipe.Augment.imagenet()"
-            _LOG.warning(
-                f"train=False, and {' and '.join(options)} {verb} images at random, so the "
-                f"evaluation is of other images than those of the dataset. {advice}"
-            )
+    options = " and ".join(_random_options(recipe, augments))
+    if options and options not in _warned:
+        _warned.add(options)
+        verb = "change" if " and " in options else "changes"
+        advice = f"Leave {options} out"
+        if "augment=" in options:
+            advice = "To normalise them alone: augment=fastpipe.Augment.imagenet()"
+        _LOG.warning(
+            f"train=False, and {options} {verb} images at random, so the evaluation is of other "
+            f"images than those of the dataset. {advice}"
+        )
     _warn_other_samples(data, recipe)
 
 
