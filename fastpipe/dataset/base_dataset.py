@@ -14,6 +14,7 @@ from fastpipe.dataset.format.fields import FILE_KINDS, Field
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.layout import PICTURE
+from fastpipe.dataset.other_order import note_column_read
 from fastpipe.dataset.selection import Selection
 from fastpipe.dataset.stored_dataset import StoredDataset
 from fastpipe.dataset.targets import Targets
@@ -98,6 +99,7 @@ class BaseDataset:
         It takes 8 bytes a sample of this process's memory. `torch.tensor(data.targets)` is a tensor
         that may be changed.
         """
+        note_column_read(self.index.fingerprint)
         selection = self._selection
         is_as_stored = (
             selection.samples is None

@@ -28,6 +28,7 @@ from fastpipe.dataset.format.fields import check_name
 from fastpipe.dataset.format.parts import parts_of, starts_of
 from fastpipe.dataset.joining import join_selections
 from fastpipe.dataset.order_of_keys import warn_of_values_in_order_of_keys
+from fastpipe.dataset.other_order import note_column_read
 from fastpipe.dataset.relabelling import (
     check_field_classes,
     choose_classes,
@@ -128,6 +129,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             DatasetError: the index is damaged, or the folder now holds a different dataset.
         """
         if isinstance(which, str):
+            note_column_read(self.index.fingerprint)
             return self.column(which)
         if isinstance(which, slice):
             return self.__getitems__(range(*which.indices(len(self))))

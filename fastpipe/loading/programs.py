@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from fastpipe.dataset import other_order
 from fastpipe.device.image_batch import names_read
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import format_count
@@ -253,18 +254,14 @@ def warn_loaded_in_loop(running: Position, loaded: Position) -> None:
 
 
 def warn_other_order(recipe: Recipe) -> None:
-    """If an evaluation has had samples in another order than the dataset, and nobody asks which."""
+    """If an evaluation has had samples in another order than a column that the program reads."""
     groups = isinstance(recipe.crop, Buckets) or recipe.crop.budget is not None
     if recipe.shuffle or not groups or recipe.picks:
         return
-    if "ids" in names_read or "other order" in _warned:
+    if "ids" in names_read:
         return
-    _warned.add("other order")
-    _LOG.warning(
-        f"batches of {recipe.content.index.path} have images of similar shape, so its samples come "
-        "in another order than in the dataset. Whoever compares the results with data.targets, or "
-        'saves them, needs the number of each row: batch.ids; with fields= "id" or "key"'
-    )
+    index = recipe.content.index
+    other_order.note_evaluation(index.fingerprint, str(index.path))
 
 
 def warn_same_epoch(epoch: int, count: int) -> None:

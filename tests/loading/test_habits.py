@@ -23,6 +23,7 @@ from PIL import Image
 from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
+from fastpipe.dataset import other_order
 from fastpipe.dataset.format import description
 from fastpipe.device import image_batch
 from fastpipe.device.augment import ranges
@@ -53,6 +54,9 @@ def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trained_in_order, "_num_looks", 0)
     monkeypatch.setattr(programs, "_first_epochs", Counter())
     monkeypatch.setattr(two_loaders, "_warned", set())
+    monkeypatch.setattr(other_order, "_warned", set())
+    monkeypatch.setattr(other_order, "_read", set())
+    monkeypatch.setattr(other_order, "_evaluated", {})
     monkeypatch.setattr(of_loading, "_loaders", [])
 
 
@@ -804,21 +808,36 @@ def test_labels_of_a_writer_that_count_from_1(
         assert "labels are 1 to 3 and none is 0, so the class '0' of 4" in messages[0]
 
 
+@pytest.mark.parametrize(
+    ("is_read_first", "column"), [(True, ""), (False, "label"), (False, "key")]
+)
 def test_results_of_buckets_are_in_another_order(
-    textured: Path, log: pytest.LogCaptureFixture
+    textured: Path, log: pytest.LogCaptureFixture, is_read_first: bool, column: str
 ) -> None:
     def evaluate(**options: Any) -> list[Any]:
         with fastpipe.loader(textured, 4, num_workers=1, size="bucket", **options) as loader:
             return list(loader)
 
-    evaluate()
-    evaluate(train=False, fields=("image", "id"))
-    evaluate(train=False, fields={"x": "image", "name": "key"})
-    with fastpipe.loader(textured, 4, num_workers=1, size=16, train=False) as loader:
-        list(loader)
+    def evaluate_with_names() -> None:
+        evaluate()
+        evaluate(train=False, fields=("image", "id"))
+        evaluate(train=False, fields={"x": "image", "name": "key"})
+        with fastpipe.loader(textured, 4, num_workers=1, size=16, train=False) as loader:
+            list(loader)
+
+    # A mean over all rows does not depend on their order.
+    evaluate(train=False)
     assert log.text == ""
-    for _ in range(2):
+    if is_read_first:
+        other_order._evaluated.clear()
+        assert len(fastpipe.open(textured).targets)
+        evaluate_with_names()
+        assert log.text == ""
         evaluate(train=False)
+    else:
+        evaluate_with_names()
+        assert len(fastpipe.open(textured)[column])
+    evaluate(train=False)
     assert log.text.count("so its samples come in another order than in the dataset") == 1
     assert 'batch.ids; with fields= "id" or "key"' in log.text
 
