@@ -87,14 +87,14 @@ def list_batch_keys(key: str, request: FieldRequest, data: BaseDataset) -> list[
 
 
 def parse_fields(
-    data: BaseDataset, fields: object, *, own: tuple[str, ...]
+    data: BaseDataset, fields: object, *, entries: tuple[str, ...]
 ) -> dict[str, FieldRequest]:
     """Checks a user's `fields=`.
 
     Args:
         data: the dataset.
         fields: names or options of fields; or a dict of these, by the keys of a batch.
-        own: names that are allowed and are not fields of the dataset.
+        entries: names that are allowed beside the fields of the dataset, such as "image".
 
     Returns:
         By key of a batch, in order, the field: as Boxes where these are boxes; as Points, with the
@@ -104,7 +104,7 @@ def parse_fields(
     Raises:
         ConfigError: `fields` is wrong.
     """
-    known = (*own, *data.fields)
+    known = (*entries, *data.fields)
     chosen: dict[str, FieldRequest] = {}  # by key of a batch
     # A field may come under several keys, such as "image" as "left" and "right", but it is read
     # once, so its options must be the same.
@@ -220,7 +220,7 @@ def _with_flip_pairs(request: Points, field: Field) -> Points:
 
 def sample_fields(data: BaseDataset, fields: object) -> dict[str, FieldRequest]:
     """Checks the `fields=` of single samples; returns the same as parse_fields."""
-    chosen = parse_fields(data, fields, own=SAMPLE_FIELDS)
+    chosen = parse_fields(data, fields, entries=SAMPLE_FIELDS)
     for request in chosen.values():
         if isinstance(request, Boxes) and request.form != "list":
             raise ConfigError(

@@ -127,6 +127,8 @@ def _numbers_of_ranks(
 
     Of a sampler that splits its numbers among ranks: those of all ranks, batch by batch. A sampler
     is called `num_calls` times, because a second call may give others than the first.
+
+    `rows`: of a global batch.
     """
     # A DistributedSampler gives the numbers of one rank, `rank`, and the loader shares out the
     # numbers of all ranks. So it is asked for each rank.
@@ -146,15 +148,16 @@ def _numbers_of_ranks(
 
     # In the order of a global batch: first the rows of rank 0, then those of rank 1, and so on. The
     # loader cuts a batch into the same pieces, so each rank gets what its own sampler would give.
-    share = 1
+    # Where the rows of a batch do not divide by the ranks, the numbers of ranks alternate.
+    rows_of_rank = 1
     if rows % len(by_rank) == 0:
-        share = max(1, rows // len(by_rank))
+        rows_of_rank = max(1, rows // len(by_rank))
     most = max(len(numbers) for numbers in by_rank)
-    together = []
-    for start in range(0, most, share):
+    numbers_of_all = []
+    for start in range(0, most, rows_of_rank):
         for numbers in by_rank:
-            together += numbers[start : start + share]
-    return together
+            numbers_of_all += numbers[start : start + rows_of_rank]
+    return numbers_of_all
 
 
 def _make_generator_like(value: object, seed: int) -> object | None:

@@ -191,7 +191,7 @@ def make_field_reader(
     first_augment = augments[0]
     mixes = first_augment is not None and bool(first_augment.mixers)
     loader_fields = _list_loader_fields(recipe, mixes=mixes)
-    chosen = parse_fields(data, fields, own=loader_fields)
+    chosen = parse_fields(data, fields, entries=loader_fields)
     names = [field_name(field) for field in chosen.values()]
     if mixes:
         notices.warn_mixed_without_shares(names)

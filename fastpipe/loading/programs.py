@@ -79,9 +79,9 @@ def warn_trainer(recipe: Recipe, num_workers: int, prefetch_factor: int) -> None
 def _options_without_effect(
     arguments: Any, recipe: Recipe, num_workers: int, prefetch_factor: int
 ) -> dict[str, str]:
-    """Options of TrainingArguments that the loader does not have -> what to pass to the loader.
+    """Options of TrainingArguments that differ from the loader's -> what to pass to the loader.
 
-    "" if there is nothing to pass.
+    An option at its default counts as not given. "" if there is nothing to pass.
     """
     options = {}
     threads = getattr(arguments, "dataloader_num_workers", 0)

@@ -222,7 +222,7 @@ def plan_crops(
             assert patches is not None
             canvas = canvas_of(crop, size, widths, heights)
             patch_numbers = patches[:, 0]
-            left_top = crop.left_tops(patch_numbers, canvas.pictures, size)
+            left_top = crop.left_tops(patch_numbers, canvas.image_sizes, size)
             crops = _crops_of_canvas(crop, size, canvas, left_top)
             return replace(crops, patches=patches)
         case CropAt():
@@ -316,8 +316,8 @@ def _draw_around(
     images = rows // count
     # All (m, 2), x and y. The middles are first in pixels of the image and then of the canvas.
     resized = canvas.resized[images]
-    pictures = canvas.pictures[images]
-    before = canvas.before[images]
+    pictures = canvas.image_sizes[images]
+    before = canvas.padding_before[images]
     room = canvas.room[images]
     scales = resized / pictures
     middles_on_canvas = middles * scales + before
@@ -354,7 +354,7 @@ def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Cro
     """The crops of a kind without draws."""
     canvas = canvas_of(crop, size, widths, heights)
     if isinstance(crop, Resize):
-        boxes = _whole_images(canvas.pictures)
+        boxes = _whole_images(canvas.image_sizes)
         return crops_at(boxes, crop, size)
     centre = _centre(canvas.room)  # a Letterbox has no room
     if not isinstance(crop, FiveCrop):
@@ -402,9 +402,9 @@ class Canvas:
     All (n, 2), x and y.
     """
 
-    pictures: Int64s  # widths and heights of the images
+    image_sizes: Int64s  # widths and heights of the images
     resized: Int64s  # widths and heights after the resize
-    before: Int64s  # pixels of padding left and above
+    padding_before: Int64s  # pixels of padding left and above
     # By how many pixels the canvas, with all padding, is wider and higher than the crop.
     room: Int64s
 
@@ -412,64 +412,74 @@ class Canvas:
 def canvas_of(
     crop: Crop | WholeImages, size: Size, widths: Int64s, heights: Int64s
 ) -> Canvas:
-    """The canvas that a crop of (height, width) is cut from, by torchvision's rules."""
+    """The canvas that a crop of (height, width) is cut from.
+
+    CenterCrop, FiveCrop and RandomCrop follow torchvision's rules. `room` is below 0 where the
+    canvas is smaller than the output, and means nothing for crops that are cut out of the image as
+    it is.
+    """
     output = np.array(size[::-1])  # width, height
     # (n, 2) x and y: the image's size, the same resized, and the padding before and after it.
-    pictures = np.stack([widths, heights], axis=1)
-    resized = pictures
-    before = np.zeros_like(pictures)
-    after = before
+    image_sizes = np.stack([widths, heights], axis=1)
+    resized = image_sizes
+    padding_before = np.zeros_like(image_sizes)
+    padding_after = padding_before
     match crop:
         case Buckets() if crop.covers:
-            resized = _cover(output, pictures)
+            resized = _cover(output, image_sizes)
         case Buckets() if crop.listed_sizes:
-            resized = _fit_inside(output, pictures)
-            after = output - resized
+            resized = _fit_inside(output, image_sizes)
+            padding_after = output - resized
         case Buckets():
             resized = crop.resized(widths, heights)
             # An image that replaces a damaged sample of another shape may be larger than the batch.
             has_longer_side = resized > output
             is_larger = has_longer_side.any(axis=1)
-            too_large = pictures[is_larger]
+            too_large = image_sizes[is_larger]
             resized[is_larger] = _fit_inside(output, too_large)
-            after = output - resized
+            padding_after = output - resized
         case Letterbox():
             if crop.rounded:
-                resized = _fit_inside_rounded(output, pictures)
+                resized = _fit_inside_rounded(output, image_sizes)
             else:
-                resized = _fit_inside(output, pictures)
+                resized = _fit_inside(output, image_sizes)
             missing = output - resized
             if crop.centered:
-                before = missing // 2
-            after = missing - before
+                padding_before = missing // 2
+            padding_after = missing - padding_before
         case CenterCrop() | FiveCrop():
             length = shorter_side(crop, size)
-            resized = _resize_shorter_side(length, pictures)
+            resized = _resize_shorter_side(length, image_sizes)
         case RandomCrop():
             if crop.resize is not None:
-                resized = _resize_shorter_side(crop.resize, pictures)
+                resized = _resize_shorter_side(crop.resize, image_sizes)
             padding = np.reshape(crop.padding, (2, 2))
             left_top, right_bottom = padding
-            before = np.broadcast_to(left_top, pictures.shape)
-            after = np.broadcast_to(right_bottom, pictures.shape)
+            padding_before = np.broadcast_to(left_top, image_sizes.shape)
+            padding_after = np.broadcast_to(right_bottom, image_sizes.shape)
             if crop.pad_if_needed:
-                padded = resized + before + after
+                padded = resized + padding_before + padding_after
                 missing = np.maximum(output - padded, 0)
                 # As torchvision does: the whole of the missing size on each side.
-                before = before + missing
-                after = after + missing
+                padding_before = padding_before + missing
+                padding_after = padding_after + missing
         case Grid():
-            missing = output - pictures
-            after = np.maximum(missing, 0)
+            missing = output - image_sizes
+            padding_after = np.maximum(missing, 0)
         case (
             RandomResizedCrop() | Resize() | CropAt() | Native() | Patches()
         ):  # cut out of the image as it is
             pass
         case _:
             assert_never(crop)
-    padded = resized + before + after
+    padded = resized + padding_before + padding_after
     room = padded - output
-    return Canvas(pictures=pictures, resized=resized, before=before, room=room)
+    return Canvas(
+        image_sizes=image_sizes,
+        resized=resized,
+        padding_before=padding_before,
+        room=room,
+    )
 
 
 def check_room(canvas: Canvas, size: Size, name: Callable[[int], str]) -> None:
@@ -482,11 +492,11 @@ def check_room(canvas: Canvas, size: Size, name: Callable[[int], str]) -> None:
     if not len(too_small):
         return
     first = int(too_small[0])
-    width, height = canvas.pictures[first].tolist()
+    width, height = canvas.image_sizes[first].tolist()
     crop_height, crop_width = size
     leave_out = "leave these out with data.select"
     # Of images that are resized first, the width and height decide otherwise.
-    if np.array_equal(canvas.resized, canvas.pictures):
+    if np.array_equal(canvas.resized, canvas.image_sizes):
         is_wide_enough = f"(c['width'] >= {crop_width})"
         is_high_enough = f"(c['height'] >= {crop_height})"
         leave_out += f"(lambda c: {is_wide_enough} & {is_high_enough})"
@@ -535,13 +545,13 @@ def _crops_of_canvas(
     """
     image_of_row: Int64s | slice = slice(None)
     if crop.rows > 1:
-        images = np.arange(len(canvas.pictures))
+        images = np.arange(len(canvas.image_sizes))
         image_of_row = np.repeat(images, crop.rows)
     # (n * crop.rows, 2) each, x and y: pixels of the image for one of the canvas, the left top of
     # the box, and its width and height.
-    scale_of_image = canvas.pictures / canvas.resized
+    scale_of_image = canvas.image_sizes / canvas.resized
     scale = scale_of_image[image_of_row]
-    before = canvas.before[image_of_row]
+    before = canvas.padding_before[image_of_row]
     left_top_resized = left_top - before
     corners = left_top_resized * scale
     width_and_height = size[::-1]
@@ -552,9 +562,9 @@ def _crops_of_canvas(
     if isinstance(crop, TenCrop):
         # Crops six to ten of each image.
         is_mirrored = np.arange(10) >= 5
-        mirrored = np.tile(is_mirrored, len(canvas.pictures))
+        mirrored = np.tile(is_mirrored, len(canvas.image_sizes))
     # The image is resized first, so a pixel at the edge of the box may use pixels outside of it.
-    pictures_of_rows = canvas.pictures[image_of_row]
+    pictures_of_rows = canvas.image_sizes[image_of_row]
     bounds = _whole_images(pictures_of_rows)
     return Crops(
         boxes=boxes_xywh,

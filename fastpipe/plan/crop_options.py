@@ -43,10 +43,13 @@ _NOT_A_CROP = (
 
 
 def parse_whole_images(
-    size: object, choices: object, crop: object, *, train: bool
+    size: object, size_choices: object, crop: object, *, train: bool
 ) -> WholeImages | None:
-    """Checks `size` if it is "bucket", Buckets, Native or Patches, and the arguments that do not go with it;
-    None if it is none of these.
+    """Checks `size` if it is "bucket", Buckets, Native or Patches; None if it is none of these.
+
+    Args:
+        size, size_choices, crop: of the loader. The last two do not go with such a size.
+        train: whether Buckets that cover crop at random by default.
     """
     if isinstance(crop, WholeImages):
         raise ConfigError(
@@ -63,8 +66,10 @@ def parse_whole_images(
         )
     if not isinstance(size, (str, WholeImages)):
         return None
-    if choices is not None:
-        raise conflict_error("whole images + other sizes", f"size_choices={choices!r}")
+    if size_choices is not None:
+        raise conflict_error(
+            "whole images + other sizes", f"size_choices={size_choices!r}"
+        )
     if crop is not None:
         raise conflict_error("whole images + crop", type(crop).__name__)
     if isinstance(size, str):

@@ -201,17 +201,17 @@ def geometry_of(
     # In float64, as in torchvision; rounded to float32 at the end. The boxes of crops, x, y, width,
     # height, are in pixels of the stored image. In pixels of the canvas they are whole numbers,
     # except for rounding errors; only CropAt cuts between two pixels.
-    before = canvas.resized / canvas.pictures
-    left_top = crops.boxes[:, :2] * before
-    cut = crops.boxes[:, 2:] * before
+    canvas_scale = canvas.resized / canvas.image_sizes
+    left_top = crops.boxes[:, :2] * canvas_scale
+    cut = crops.boxes[:, 2:] * canvas_scale
     if not isinstance(crop, CropAt):
         left_top = np.rint(left_top)
         cut = np.rint(cut)
-    left_top = left_top + canvas.before
+    left_top = left_top + canvas.padding_before
     after = sizes / cut
     return Geometry(
-        before=before.astype(np.float32),
-        padded=canvas.before.astype(np.float32),
+        before=canvas_scale.astype(np.float32),
+        padded=canvas.padding_before.astype(np.float32),
         left_top=left_top.astype(np.float32),
         cut=cut.astype(np.float32),
         after=after.astype(np.float32),

@@ -66,7 +66,7 @@ def rows_of(
 
 def padding_after(canvas: Canvas, size: tuple[int, int]) -> NDArray[np.int64]:
     """(n, 2) pixels of padding right and below."""
-    return canvas.room + size[::-1] - canvas.resized - canvas.before
+    return canvas.room + size[::-1] - canvas.resized - canvas.padding_before
 
 
 def by_torchvision(
@@ -76,7 +76,8 @@ def by_torchvision(
     size, crops, width, height = drawn
     canvas = canvas_of(crop, size, np.array([width]), np.array([height]))
     (resized,), (before,), (after,) = (
-        each.tolist() for each in (canvas.resized, canvas.before, padding_after(canvas, size))
+        each.tolist()
+        for each in (canvas.resized, canvas.padding_before, padding_after(canvas, size))
     )
     do = v2.functional
     if resized != [width, height]:
@@ -144,7 +145,7 @@ def test_pictures_and_masks_are_torchvisions(
         got, np.asarray(by_torchvision(v2, Image.fromarray(image), crop, drawn, flip))
     )
     canvas = canvas_of(crop, size, np.array([width]), np.array([height]))
-    widest = np.maximum(canvas.before, padding_after(canvas, size))
+    widest = np.maximum(canvas.padding_before, padding_after(canvas, size))
     if crop.padding_mode in ("reflect", "symmetric") and (widest >= canvas.resized).any():
         return  # of tensors, such as masks, torch has no such padding
     mask = random.integers(0, 256, (height, width), dtype=np.uint8)
@@ -236,7 +237,7 @@ def test_random_crops_are_as_likely_everywhere(v2: Any, crop: RandomCrop) -> Non
     canvas = canvas_of(crop, size, np.array([width]), np.array([height]))
     room = canvas.room[0]
     scale = np.array([width, height]) / canvas.resized[0]
-    places = np.rint(crops.boxes[:, :2] / scale).astype(int) + canvas.before[0]
+    places = np.rint(crops.boxes[:, :2] / scale).astype(int) + canvas.padding_before[0]
     assert places.min(axis=0).tolist() == [0, 0]
     assert places.max(axis=0).tolist() == room.tolist()
     counts = np.bincount(

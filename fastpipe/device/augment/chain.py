@@ -458,6 +458,7 @@ class Chain(torch.nn.Module):
                 passes.carry_out_into(
                     part, last_run, run_tensors, out_part, (scale, shift)
                 )
+            # In place, so the results are not taken.
             for operation, host, tensors in by_part:
                 operation.run(out_part, first_row, host, tensors)
         assert out is not None

@@ -133,6 +133,7 @@ class Augment(Chain):
         merge_geometry: bool = False,
         after: Sequence[Operation] = (),
     ) -> None:
+        # The class, since operations may not contain an Augment.
         before = parse_operations(operations, Augment)
         check_normalised_once(before, mean)
         if flag("compile", compile):
@@ -143,25 +144,25 @@ class Augment(Chain):
         if num_classes is not None:
             num_classes = whole("num_classes", num_classes, least=1, most=2**31)
 
-        own_after: list[Operation] = []
+        options_after: list[Operation] = []
         erasing = parse_number("erasing", erasing, most=1)
         if erasing:
-            own_after.append(Erasing(erasing))
+            options_after.append(Erasing(erasing))
         mixup = parse_number("mixup", mixup)
         cutmix = parse_number("cutmix", cutmix)
         if mixup or cutmix:
-            own_after.append(Mixing(mixup, cutmix))
+            options_after.append(Mixing(mixup, cutmix))
         if dtype not in DTYPES:
             raise ConfigError(
                 f"dtype: expected {' or '.join(map(str, DTYPES))}, got {dtype!r}"
             )
-        super().__init__(before, [*own_after, *after], dtype, mean, std)
+        super().__init__(before, [*options_after, *after], dtype, mean, std)
         self.label_smoothing = label_smoothing
         self.num_classes = num_classes
         self.merge_geometry = flag("merge_geometry", merge_geometry)
         self._erasing = erasing
         self._alphas = (mixup, cutmix)
-        self._call_count = 0  # calls without seed and batch
+        self._keyless_call_count = 0  # calls without seed and batch
 
     @classmethod
     def imagenet(cls, **options: Any) -> Augment:
@@ -283,9 +284,9 @@ class Augment(Chain):
         # Each call without keys gets a seed of its own. The first one has the seed 0.
         if seed is None and batch is None:
             seed = 0
-            if self._call_count:
-                seed = key(0, self._call_count, Stream.CALL)
-            self._call_count += 1
+            if self._keyless_call_count:
+                seed = key(0, self._keyless_call_count, Stream.CALL)
+            self._keyless_call_count += 1
         batch = whole("batch", batch or 0, least=0, most=2**63 - 1)
         plan = self.plan(
             _sample_numbers(samples, len(images), batch),

@@ -279,7 +279,7 @@ class Mixing(Operation):
         super().__init__()
         self.alphas = (mixup, cutmix)
         self.probability = probability
-        self.enabled = True
+        self.enabled = True  # timm switches mixing off after some epochs
         self.cutting = cutting
         self.sides = sides
         self.at_once = at_once

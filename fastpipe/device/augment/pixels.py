@@ -104,7 +104,9 @@ def affine(
 
 
 def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None:
-    """Writes images * scale + shift to `out`, which is channels_last; it is rounded once.
+    """Writes images * scale + shift to `out`, which is channels_last.
+
+    It is computed in float32 and rounded once, to the dtype of `out`.
 
     Args:
         images: (n, c, height, width) uint8, uint16 or float32.
@@ -122,7 +124,7 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None
 
     # The CPU's addcmul would convert all of the images first. So: convert into the output, then
     # multiply there, while it is in the cache. A narrower dtype goes through a float32 buffer of
-    # this part.
+    # these images; the caller cuts batches into parts.
     is_float32 = out.dtype == torch.float32
     work = out
     if not is_float32:

@@ -380,14 +380,15 @@ def score(
     distances = np.abs(samples - places)
     displacement = float(distances.mean()) / count
 
-    # Neighbours in the shards that are in the epoch's part at all, and whether one batch has both.
+    # Pairs of samples that follow one another in the shards and are both among those scored, and
+    # whether one batch has both.
     by_sample = np.argsort(samples, kind="stable")
     differences = np.diff(samples[by_sample])
     is_next_sample = differences == 1
     batch_of_sample = batches[by_sample]
     is_same_batch = batch_of_sample[1:] == batch_of_sample[:-1]
-    is_neighbour = is_next_sample & is_same_batch
-    neighbours = float(is_neighbour.sum()) / len(samples)
+    are_in_one_batch = is_next_sample & is_same_batch
+    neighbours = float(are_in_one_batch.sum()) / len(samples)
     class_mix = _class_mix(labels, batches, batch_size, class_counts)
     return ShuffleScore(class_mix, neighbours, displacement)
 

@@ -105,15 +105,22 @@ def posterized(channel, scale):
 
 @triton.jit
 def changed(red, green, blue, x, y, code, value, mean):
-    """Red, green and blue after the step with this code, whose numbers lie at `value`."""
+    """Red, green and blue after the step with this code.
+
+    value: pointer to the step's numbers; `Code` says what they are.
+    """
     first = tl.load(value)
     second = tl.load(value + 1)
-    keeps_input = (code == _GREY) | (code == _INVERT) | (code == _ERASE) | (code == 0)
-    if not keeps_input:
+    # All other steps clamp their input first. Code.CLAMP does nothing else, so it has no branch.
+    takes_any_input = (
+        (code == _GREY) | (code == _INVERT) | (code == _ERASE) | (code == 0)
+    )
+    if not takes_any_input:
         red = clamp_unit(red)
         green = clamp_unit(green)
         blue = clamp_unit(blue)
     if code == _ADD:
+        # kornia's factor: 1 adds nothing.
         red = clamp_unit(red + (first - 1.0))
         green = clamp_unit(green + (first - 1.0))
         blue = clamp_unit(blue + (first - 1.0))
@@ -280,7 +287,8 @@ def change_pixels(
     """Carries all steps out on some pixels of an image, and normalises them.
 
     codes, values, flips and contrast_at are the arrays of a ColourRun; factors and shifts, a number
-    a channel, normalise. num_sums is the number of `sums` of an image, rounded up to a power of
+    a channel, normalise. contrast_at is num_steps for an image without a step of contrast, whose
+    `sums` are not read. num_sums is the number of `sums` of an image, rounded up to a power of
     two, as tl.arange takes it.
     """
     block = tl.program_id(0)
@@ -290,8 +298,10 @@ def change_pixels(
     if tl.load(contrast_at + row) < num_steps:
         sum_block = tl.arange(0, num_sums)
         is_sum = sum_block < num_blocks
-        parts = tl.load(sums + row * num_blocks + sum_block, mask=is_sum, other=0.0)
-        mean = tl.sum(parts) / (height * width)
+        block_sums = tl.load(
+            sums + row * num_blocks + sum_block, mask=is_sum, other=0.0
+        )
+        mean = tl.sum(block_sums) / (height * width)
 
     pixel = block * block_size + tl.arange(0, block_size)
     is_pixel = pixel < height * width
@@ -330,7 +340,10 @@ def change_pixels(
 
 @triton.jit
 def neighbour_of(place, length, border: tl.constexpr):
-    """The place of the pixel that stands for one outside [0, length)."""
+    """The place of the pixel that stands for one outside [0, length).
+
+    It reflects once: the formulas keep the taps shorter than the image.
+    """
     if border == "reflect":
         place = tl.where(place < 0, -place, place)
         return tl.where(place >= length, 2 * (length - 1) - place, place)
@@ -367,9 +380,10 @@ def blur_along(
     border: tl.constexpr,
     normalises: tl.constexpr,
 ):
-    """Blurs some pixels of a channel along rows or columns, and normalises them.
+    """Blurs some pixels of a channel along rows, or with is_down along columns; normalises them.
 
-    Images that are not blurred are copied.
+    weights: (n, num_taps). are_changed: (n,); other images are only scaled, by `scale`, which
+    makes numbers in [0, 1] of the input.
     """
     plane = tl.program_id(1)
     row = plane // channels
