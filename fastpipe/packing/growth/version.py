@@ -217,6 +217,7 @@ class Version:
             transparent=counts.get("transparent", 0),
             cut_boxes=counts.get("cut_boxes", 0),
             dropped_boxes=counts.get("dropped_boxes", 0),
+            tiled=counts.get("tiled", 0),
             rejected=rejected,
         )
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from fastpipe.arrays import Records
 from fastpipe.dataset.format.layout import WORK_FOLDER, index_dtype
+from fastpipe.dataset.format.tiled_file import TILED_MAGIC
 from fastpipe.packing.fields.agreement import Agreed
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.picture.convert import Packed
@@ -52,6 +53,7 @@ class Tally:
         transparent: pictures that keep an alpha channel with pixels that are not opaque.
         deep: pictures of 16 bits a channel, by the number of bits of their largest value.
         cut_boxes: boxes that were cut at the border of their picture.
+        tiled: pictures that are stored in tiles.
         dropped_boxes: boxes that were dropped, as they could not be cut or read.
         rejected: path and reason of each source that could not be packed.
     """
@@ -68,6 +70,7 @@ class Tally:
     deep: dict[str, int] = field(default_factory=dict)
     cut_boxes: int = 0
     dropped_boxes: int = 0
+    tiled: int = 0
     rejected: list[tuple[str, str]] = field(default_factory=list)
 
     def count(self, packed: Packed) -> None:
@@ -87,6 +90,7 @@ class Tally:
         if packed.deep_bits:
             bits = str(packed.deep_bits)
             self.deep[bits] = self.deep.get(bits, 0) + 1
+        self.tiled += packed.data.startswith(TILED_MAGIC)
         self.cut_boxes += packed.cut_boxes
         self.dropped_boxes += packed.dropped_boxes
 

@@ -225,10 +225,11 @@ def describe_tally(tally: Tally) -> dict[str, Any]:
         "multi_frame": tally.multi_frame,
         "transparent": tally.transparent,
     }
-    # Few datasets have them, and older versions know neither.
+    # Few datasets have them, and older versions do not know them.
     rare_counts = {
         "cut_boxes": tally.cut_boxes,
         "dropped_boxes": tally.dropped_boxes,
+        "tiled": tally.tiled,
     }
     for name, count in rare_counts.items():
         if count:

@@ -81,6 +81,9 @@ def _head(inspection: Inspection) -> RenderableType:
     if num_pngs:
         verb = "was" if num_pngs == 1 else "were"
         stored_as += f"; {num_pngs:,} {verb} packed as PNG"
+    num_tiled = inspection.counts.get("tiled", 0)
+    if num_tiled:
+        stored_as += f"; {num_tiled:,} in tiles"
     table.add_row("stored as", stored_as)
     forms = [
         (PixelForm(form["channels"], form["bits"]), form["samples"])

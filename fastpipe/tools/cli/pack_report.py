@@ -253,6 +253,10 @@ def _add_changed_pictures(
     """
     if counts["png"]:
         table.add_row("stored as PNG", _by_reason(counts["png"]))
+    if counts.get("tiled"):
+        table.add_row(
+            "in tiles", f"{counts['tiled']:,}, so that a crop reads only a part of them"
+        )
     if counts["reencoded"]:
         reasons = _by_reason(counts["reencoded"])
         text = f"{reasons}; all others keep their exact pixels"
