@@ -44,6 +44,7 @@ from fastpipe.sources.folders.splits import (
     split_in_path,
     split_tars,
 )
+from fastpipe.sources.folders.tables_of_splits import describe_tables_of_splits
 from fastpipe.sources.options import SourceOptions, pick_split
 from fastpipe.sources.recognised import OPTIONS_OF_FORMAT, Recognised, check_options
 from fastpipe.sources.tables.json_mappings import find_json_mapping
@@ -292,13 +293,14 @@ def _recognise_split(
         PackError: the user has to say which split; or it has no labels, and others have boxes or masks.
     """
     options_inside = replace(options, split=None)
-    format_hint = ""
+    more = ""
     is_undecided = options.split is None and options.format == "auto"
     if is_undecided and len(splits) > 1:
         first = next(iter(splits.values()))
+        more = describe_tables_of_splits(root, _splits_of_images(splits))
         if possible_formats(first, names_in(first), options_inside) == ["imagefolder"]:
-            format_hint = ". --format imagefolder (format='imagefolder') takes these folders as classes"
-    chosen = choose_split(root, options.split, splits, format_hint)
+            more += ". --format imagefolder (format='imagefolder') takes these folders as classes"
+    chosen = choose_split(root, options.split, splits, more)
     recognised = recognise_folder(splits[chosen], options_inside)
 
     # test/images beside train/images and train/labels would be packed as the class "images".
@@ -317,6 +319,19 @@ def _recognise_split(
                 "its images alone"
             )
     return replace(recognised, split=chosen, splits=splits, top=root)
+
+
+def _splits_of_images(splits: Mapping[str, SourcePath]) -> dict[str, SourcePath]:
+    """The splits whose folders have no annotations of a format beside their images."""
+    of_images = {}
+    for split, folder in splits.items():
+        try:
+            formats = possible_formats(folder, names_in(folder), SourceOptions())
+        except PackError:
+            continue  # the error comes where the user asks for this split
+        if "imagefolder" in formats and set(formats) <= {"imagefolder", *MANIFESTS}:
+            of_images[split] = folder
+    return of_images
 
 
 def _recognise_lists(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -48,10 +47,10 @@ from fastpipe.sources.folders.splits import (
     FEW,
     find_split_parts,
     first_paths,
-    meaning_of_split,
     split_of_name,
     training_or_first,
 )
+from fastpipe.sources.folders.tables_of_splits import find_tables_beside
 from fastpipe.sources.folders.unread_names import describe_unread
 from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.options import SourceOptions, quote_for_shell
@@ -64,17 +63,13 @@ from fastpipe.sources.path_labels import (
     label_by_path,
 )
 from fastpipe.sources.recognised import Recognised
-from fastpipe.sources.tables.listed_images import lists_none_of
 from fastpipe.sources.tables.table_files import (
     assume_forms_skipped,
     is_result_form,
-    sort_labelled_first,
 )
 from fastpipe.sources.tables.table_options import describe_options_of_table
 from fastpipe.sources.tables.table_remedies import describe_options_of_labels
 from fastpipe.sources.tables.table_text import LISTS
-
-_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 @dataclass(frozen=True)
@@ -401,28 +396,14 @@ def _assume_no_labels_beside_tables(
     tables = [name for name in files if format_of(name) in (*MANIFESTS, "parquet")]
     if all(is_result_form(name) for name in tables):
         return []  # a form for results has no labels
-    # Of several tables, test.csv is about the split test. trainLabels.csv is not: Kaggle's images of
-    # train and test may have the same names.
-    meaning = meaning_of_split(split)
-    filled_tables = [name for name in tables if not is_result_form(name)]
-    tables_of_split = [
-        name for name in filled_tables if _split_of_table(name) == meaning
-    ]
-    tables_of_all = [name for name in filled_tables if not _split_of_table(name)]
-    candidates = [
-        *sort_labelled_first(tables_of_split),
-        *sort_labelled_first(tables_of_all),
-    ]
-    if not candidates:
-        text = f"labels: none; {first_paths(filled_tables)} beside the splits is called after another split"
+    beside = find_tables_beside(top, root, split, tables)
+    if not beside.of_split:
+        text = f"labels: none; {first_paths(beside.names)} beside the splits is called after another split"
         return [Assumption(text), *assume_forms_skipped(tables)]
-    tables_of_images = [
-        name for name in candidates if not _is_about_other_images(top / name, root)
-    ]
-    if not tables_of_images:
-        text = f"labels: none; {first_paths(candidates)} beside the splits has no image of {readable(split)}"
+    if not beside.candidates:
+        text = f"labels: none; {first_paths(beside.of_split)} beside the splits has no image of {readable(split)}"
         return [Assumption(text), *assume_forms_skipped(tables)]
-    table = tables_of_images[0]
+    table = beside.candidates[0]
     options = f"--image-root {readable(str(root))}"
     if isinstance(top, Path) and isinstance(root, Path):
         pictures = names_in(root, FEW).files
@@ -434,20 +415,6 @@ def _assume_no_labels_beside_tables(
         options,
     )
     return [assumption, *assume_forms_skipped(tables)]
-
-
-def _is_about_other_images(table: SourcePath, root: SourcePath) -> bool:
-    """Whether a table lists no image of a folder, as labels.csv of Kaggle's dog breeds of test."""
-    if not isinstance(table, Path) or not isinstance(root, Path):
-        return False
-    pictures = list(filter(is_picture, names_in(root, FEW).files))
-    return bool(pictures) and lists_none_of(table, pictures)
-
-
-def _split_of_table(name: str) -> str:
-    """The split in the name of a table, also of trainLabels.csv; "" if there is none."""
-    words = _CAMEL_CASE.sub("-", name)
-    return meaning_of_split(words)
 
 
 def list_class_folders(
