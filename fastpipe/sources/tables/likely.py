@@ -12,7 +12,7 @@ from typing import NamedTuple
 from fastpipe.dataset.format.layout import MAX_CLASSES
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.sources.column_choice import ColumnChoice
-from fastpipe.sources.column_names import describe_columns
+from fastpipe.sources.column_names import describe_columns, field_name
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.tables.column_kinds import ColumnSummary
@@ -33,6 +33,10 @@ _LABELS = (
 _SEVERAL = "labels classes categories targets diagnoses findings tags attributes keywords genres"
 _SEVERAL_WORDS = frozenset(_SEVERAL.split())
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W0-9_A-Za-z]+")
+# Words in the name of a column whose numbers name images or rows, and measure nothing.
+_KEY_WORDS = frozenset(("id", "ids", "uuid", "key", "index", "idx", "unnamed"))
+# A message with more columns would be too long to type.
+_MAX_KEPT_COLUMNS = 8
 # Words in the name of a column whose values name or count things, and are no classes.
 _IDS = "id ids uuid key url uri date time path file number num nr index idx count fold split"
 _ID_WORDS = frozenset(_IDS.split())
@@ -342,7 +346,9 @@ def find_column_assumptions(
     for column in free:
         # Columns of 0 and 1 are already in the assumption on these.
         is_flag = bool(of_flags and summaries[column].flags)
-        if not is_flag and _is_named_as_label(column, summaries[column]):
+        if is_flag and not _is_y(column, summaries):
+            continue
+        if _is_y(column, summaries) or _is_named_as_label(column, summaries[column]):
             likely.append(column)
     # The values say less than the names, so they count only where no name says anything.
     if not likely and not of_flags:
@@ -384,9 +390,20 @@ def _is_named_as_label(column: str, values: ColumnSummary | Known) -> bool:
     """Whether the name of a column says that it holds classes, and its values may be some."""
     if not is_label_name(column) or values.has_fractions:
         return False
-    if _has_decimal_commas(values):
+    # tif_label_path has the files of masks.
+    if _has_decimal_commas(values) or _are_paths_of_pictures(values):
         return False
     return not are_captions(column, values)
+
+
+def _is_y(column: str, summaries: _Columns) -> bool:
+    """Whether a column is called y as targets are, and not as the coordinate beside x."""
+    if column.strip().lower() != "y":
+        return False
+    values = summaries[column]
+    if values.has_fractions or not values.repeats:
+        return False
+    return not any(other.strip().lower() == "x" for other in summaries)
 
 
 def _option_of_likely(summaries: _Columns, likely: Sequence[str]) -> str:
@@ -557,7 +574,7 @@ def _field_of_classes(column: str, joined: _Joined | None) -> str:
 
 
 def _assumed_of_flags(
-    summaries: _Columns, free: Iterable[str]
+    summaries: _Columns, free: Sequence[str]
 ) -> tuple[Assumption, ...]:
     """The assumption on columns of 0 and 1, or -1 and 1, that may be a class each; or none."""
     columns = []
@@ -567,7 +584,8 @@ def _assumed_of_flags(
         flags = summaries[column].flags
         letters = re.sub(r"[^a-z0-9]", "", column.lower())
         # A column that is called "Label" has the numbers of two classes.
-        if flags and letters not in _LABEL_WORDS:
+        is_label = letters in _LABEL_WORDS or _is_y(column, summaries)
+        if flags and not is_label:
             columns.append(column)
             numbers.update(flags)
             differ = differ or len(flags) > 1
@@ -582,7 +600,34 @@ def _assumed_of_flags(
         f"classes: none, though {len(columns)} columns of {min(numbers)} and 1 look like a class "
         f"each: {describe_columns(columns[:5])}"
     )
-    return (Assumption(text, f"--field {quote_for_shell(f'tags={pattern}:classes')}"),)
+    kept = _columns_of_numbers(summaries, free, columns)
+    if len(kept) > _MAX_KEPT_COLUMNS:
+        text += f". A field of them leaves out the columns that --field does not name, such as {kept[0]}"
+        return (Assumption(text),)
+    option = f"--field {quote_for_shell(f'tags={pattern}:classes')}"
+    names = {"tags"}
+    for column in kept:
+        name = field_name(column.lower(), names)
+        names.add(name)
+        option += f" --field {quote_for_shell(f'{name}={column}')}"
+    return (Assumption(text, option),)
+
+
+def _columns_of_numbers(
+    summaries: _Columns, free: Iterable[str], flags: Collection[str]
+) -> list[str]:
+    """The columns with other numbers than 0 and 1, one of which may be what a model predicts.
+
+    Pawpularity has 12 columns of 0 and 1, and the score of each photo beside them.
+    """
+    columns = []
+    for column in free:
+        values = summaries[column]
+        is_number = isinstance(values, ColumnSummary) and values.is_numeric
+        is_key = not _KEY_WORDS.isdisjoint(_words_in(column))
+        if is_number and column not in flags and not is_key:
+            columns.append(column)
+    return columns
 
 
 def find_number_out_of_place(classes: Sequence[str]) -> str | None:

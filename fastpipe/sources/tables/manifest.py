@@ -14,6 +14,7 @@ from fastpipe.sources.annotations.annotation_folders import is_called_images
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath, files_below
 from fastpipe.sources.folders.splits import (
+    SplitChoiceError,
     are_called_like_parts,
     first_paths,
     split_of_name,
@@ -35,6 +36,7 @@ from fastpipe.sources.tables.manifest_columns import (
     Manifest,
     choose_manifest_columns,
     columns_of_pictures,
+    describe_image_column,
     name_image_columns,
     scan_columns,
 )
@@ -48,6 +50,7 @@ from fastpipe.sources.tables.run_order import settle_run_order
 from fastpipe.sources.tables.split_column import (
     ALL,
     SplitColumn,
+    assume_all_splits_packed,
     describe_other_values,
     find_split_column,
     find_split_folders,
@@ -105,7 +108,12 @@ def list_manifest(
         options = with_run_column(options, objects_wish)
         manifest = replace(manifest, options=options)
 
-    split = find_split_column(manifest.summaries, options, table)
+    try:
+        split = find_split_column(manifest.summaries, options, table)
+    except SplitChoiceError as problem:
+        raise _with_image_column(problem, manifest) from None
+    if split is None and is_alone:
+        assumed += assume_all_splits_packed(manifest.summaries, options)
     has_splits = split is not None or options.split == ALL
     if split is not None and len(set(split.names.values())) == 1:
         split = None  # all rows are of this split, so the column may become a field
@@ -200,6 +208,20 @@ def list_manifest(
         more = compare_with_training(path, kind, class_columns, listing, options)
         listing = add_assumptions(listing, more)
     return listing
+
+
+def _with_image_column(
+    problem: SplitChoiceError, manifest: Manifest
+) -> SplitChoiceError:
+    """The error about splits, which also names the column of images if the user has to."""
+    is_named = manifest.options.image_column is not None
+    if is_named or name_image_columns(manifest) or columns_of_pictures(manifest):
+        return problem
+    columns = describe_image_column(manifest)
+    if not columns:
+        return problem
+    message = f"{problem.problem}. Also name the column with the images{columns}"
+    return SplitChoiceError(message, problem.split_names)
 
 
 def _refuse_coco_annotations(manifest: Manifest) -> None:

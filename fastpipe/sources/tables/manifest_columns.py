@@ -13,13 +13,15 @@ from fastpipe.sources.column_choice import (
     find_image_like_columns,
 )
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.folders.folder_roles import is_called_target
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 from fastpipe.sources.tables.likely import columns_of_ids, holds_runs
 from fastpipe.sources.tables.listed_images import find_columns_of_pictures
 from fastpipe.sources.tables.rows import Row
-from fastpipe.sources.tables.split_column import folder_of
+from fastpipe.sources.tables.split_column import assume_all_splits_packed, folder_of
 from fastpipe.sources.tables.table_remedies import (
+    describe_options_of_columns,
     describe_options_of_labels,
     option_of_encoding,
 )
@@ -165,7 +167,7 @@ def choose_manifest_columns(
 
     hint = ""
     if not images and manifest.options.image_column is None:
-        hint = _hint_for_image_column(manifest)
+        hint = describe_image_column(manifest)
     only_column = next(iter(summaries), "") if len(summaries) == 1 else ""
     if not manifest.is_typed and " " in only_column:
         hint += (
@@ -191,8 +193,11 @@ def choose_manifest_columns(
     )
 
 
-def _hint_for_image_column(manifest: Manifest) -> str:
-    """Names the columns that may have the images, where no name of a column says it."""
+def describe_image_column(manifest: Manifest) -> str:
+    """Names the columns that may have the images, where no name of a column says it.
+
+    Of the only one also the options for labels or masks, so that one more try is enough.
+    """
     root = manifest.options.root_of_images() or manifest.path.parent
     first_values = {}
     # Values with the ending of a picture tell more than the names of columns.
@@ -201,6 +206,17 @@ def _hint_for_image_column(manifest: Manifest) -> str:
     columns = find_columns_of_pictures(root, first_values)
     if not columns:
         columns = columns_of_ids(manifest.summaries)
+    # tif_label_path has the masks of the images in tiff_image_path.
+    columns = [column for column in columns if not is_called_target(column)] or columns
     if not columns:
         return ""
-    return f" (--image-column {' or '.join(columns)})"
+    if len(columns) > 1:
+        return f" (--image-column {' or '.join(map(quote_for_shell, columns))})"
+    options = f"--image-column {quote_for_shell(columns[0])}"
+    options += describe_options_of_columns(
+        manifest.summaries, columns[0], manifest.options
+    )
+    numbers = ""
+    for assumption in assume_all_splits_packed(manifest.summaries, manifest.options):
+        numbers += f"; {assumption.text} without {assumption.option}"
+    return f" ({options}{numbers})"

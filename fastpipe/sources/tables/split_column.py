@@ -6,7 +6,7 @@ A column may have the splits, or the folders in the paths of the images.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fastpipe.errors import first_names, readable
@@ -17,6 +17,7 @@ from fastpipe.sources.folders.splits import (
     find_split,
     find_split_names,
 )
+from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.column_kinds import ColumnSummary
 
@@ -38,6 +39,11 @@ SPLIT_COLUMNS = frozenset(
         "mode",
     ]
 )
+# Of these, the names of columns whose numbers are splits. Those of `fold` or `part` may be anything.
+_NUMBERED_SPLIT_COLUMNS = frozenset(
+    ("split", "subset", "partition", "dataset_split", "set", "data_set")
+)
+_SPLIT_NUMBER = re.compile(r"[0-9]")
 # Values of such columns, in small letters.
 SPLIT_NAMES = frozenset(
     [
@@ -136,6 +142,29 @@ def find_value_as_split(
         if chosen is not None:
             return SplitColumn(column, names, chosen)
     return None
+
+
+def assume_all_splits_packed(
+    summaries: Mapping[str, ColumnSummary], options: SourceOptions
+) -> Iterator[Assumption]:
+    """Says that a column has the splits as numbers, as Waterbirds has 0, 1 and 2.
+
+    Nothing says which number is which split, so the rows of all are packed.
+    """
+    if options.split is not None:
+        return
+    for column, values in summaries.items():
+        is_named = _plain_name(column) in _NUMBERED_SPLIT_COLUMNS
+        if not is_named or column in options.field_columns:
+            continue
+        numbers = sorted(values.texts)
+        are_numbers = all(map(_SPLIT_NUMBER.fullmatch, numbers))
+        if values.repeats and are_numbers and len(numbers) > 1:
+            text = (
+                f"splits: column {readable(column)!r} has {', '.join(numbers)}, and the rows of all "
+                "are packed"
+            )
+            yield Assumption(text, f"--split {numbers[0]}")
 
 
 def describe_other_values(summaries: Mapping[str, ColumnSummary], split: str) -> str:

@@ -13,6 +13,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_choice import ColumnChoice, find_image_like_columns
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.splits import FEW
+from fastpipe.sources.listing import SourceField
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables import synset_strings
 from fastpipe.sources.tables.box_cells import has_sides_of_boxes
@@ -38,6 +39,7 @@ _LABEL = "label"
 _LABEL_COLUMN = "--label-column "
 # A field of several classes an image has this in it: --field tags=apple,banana:classes.
 _CLASSES = ":classes"
+_MASK = ":mask"
 # A table with one of these columns has boxes, and its classes are found by themselves.
 _BOXES = frozenset(("xmin", "x_min", "xmax", "x1", "left", "bbox", "box", "boxes"))
 
@@ -128,14 +130,37 @@ def _option_of_label_column(table: SourcePath, images: SourcePath | None) -> str
     image = _find_image_column(summaries)
     if image is None and isinstance(images, Path):
         image = _find_column_of_names(summaries, images)
-    has_labels = _LABEL in summaries or set(synset_strings.COLUMNS) <= summaries.keys()
-    if image is None or has_labels or _has_boxes_or_masks(summaries):
+    if image is None:
         return ""
-    columns = ColumnChoice(image, None, ())
-    for assumption in find_column_assumptions(summaries, columns, SourceOptions()):
-        option = assumption.option
-        if option.startswith(_LABEL_COLUMN) or _CLASSES in option:
-            return f" {option}"
+    return describe_options_of_columns(summaries, image, SourceOptions())
+
+
+def describe_options_of_columns(
+    summaries: Mapping[str, ColumnSummary], image: str, options: SourceOptions
+) -> str:
+    """The options for the labels in a table, or else for its masks; "" if none are needed or known.
+
+    Args:
+        summaries: of the columns.
+        image: the column with the images.
+        options: the user's. If they choose labels or fields, nothing is left to name.
+    """
+    if options.label_column is not None or options.fields is not None:
+        return ""
+    has_labels = _LABEL in summaries or set(synset_strings.COLUMNS) <= summaries.keys()
+    if has_labels or _has_boxes_or_masks(summaries):
+        return ""
+    fields = []
+    for column, values in summaries.items():
+        if column != image:
+            field = SourceField(column, values.kind, column=column)
+            fields.append(field)
+    columns = ColumnChoice(image, None, tuple(fields))
+    assumptions = find_column_assumptions(summaries, columns, options)
+    for kinds in ((_LABEL_COLUMN, _CLASSES), (_MASK,)):
+        for assumption in assumptions:
+            if any(kind in assumption.option for kind in kinds):
+                return f" {assumption.option}"
     return ""
 
 

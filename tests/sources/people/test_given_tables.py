@@ -333,13 +333,14 @@ def test_columns_that_are_always_0_or_always_1_are_no_classes(two: Path) -> None
 
 @becomes(
     "Kaggle's id_code, patientId and the like, which name the images",
-    "refused; the column is named",
-    "--image-column id_code",
+    "refused; the column is named, and that of the labels",
+    "--image-column id_code --label-column diagnosis",
 )
 @pytest.mark.parametrize("column", ["id_code", "patientId", "uuid", "key"])
 def test_ids_of_images(two: Path, column: str) -> None:
     text = f"{column},diagnosis,class_id\na,0,1\nb,1,1\n"
-    with pytest.raises(PackError, match=rf"--image-column names it \(--image-column {column}\)"):
+    options = f"--image-column {column} --label-column diagnosis"
+    with pytest.raises(PackError, match=rf"--image-column names it \({options}\)"):
         pack_text(two, "a.csv", text)
     pack_text(two, "a.csv", text, image_column=column, label_column="diagnosis")
     assert labels(two) == {"a.jpg": "0", "b.jpg": "1"}

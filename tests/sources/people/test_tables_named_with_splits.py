@@ -16,7 +16,7 @@ from fastpipe.errors import PackError
 
 def message_of(source: Path) -> str:
     """The message that lists the splits of a source."""
-    with pytest.raises(PackError, match="has the splits .*; pass one of them") as refused:
+    with pytest.raises(PackError, match=r"has the splits .*; pass one of them") as refused:
         fastpipe.pack(source, source.parent / "none")
     return str(refused.value)
 
