@@ -52,8 +52,24 @@ class BoxChanges(NamedTuple):
     dropped: int = 0
 
 
+class OtherFrame(NamedTuple):
+    """The other picture that boxes may be of. See Note [frames]
+
+    Attributes:
+        coordinates: SHOWN or STORED.
+        size: of the picture.
+    """
+
+    coordinates: str
+    size: Size
+
+
 def settle_boxes(
-    values: dict[str, Any], kinds: Mapping[str, str], size: Size, rule: BoxRule
+    values: dict[str, Any],
+    kinds: Mapping[str, str],
+    size: Size,
+    rule: BoxRule,
+    other: OtherFrame,
 ) -> BoxChanges:
     """Replaces the boxes among the values of a sample by boxes that lie inside the image.
 
@@ -64,6 +80,7 @@ def settle_boxes(
         kinds: name -> kind of the fields.
         size: of the picture that the values are of.
         rule: the user's choice.
+        other: for the message about boxes that lie inside the other picture alone.
 
     Raises:
         ImageError: a box does not lie inside the image, and images with such boxes are rejected.
@@ -75,7 +92,7 @@ def settle_boxes(
         if kind != "boxes" or boxes is None:
             continue
         with naming_field(name):
-            settled, is_kept = _settle(boxes, size, rule)
+            settled, is_kept = _settle(boxes, size, rule, other)
         num_cut += settled.num_cut
         num_dropped += settled.num_dropped
         values[name] = settled
@@ -84,7 +101,9 @@ def settle_boxes(
     return BoxChanges(num_cut, num_dropped)
 
 
-def _settle(boxes: Boxes, size: Size, rule: BoxRule) -> tuple[Boxes, NDArray[np.bool_]]:
+def _settle(
+    boxes: Boxes, size: Size, rule: BoxRule, other: OtherFrame
+) -> tuple[Boxes, NDArray[np.bool_]]:
     """The boxes that stay, and which of the boxes they are."""
     width, height = size
     if boxes.may_leave_image:
@@ -95,7 +114,9 @@ def _settle(boxes: Boxes, size: Size, rule: BoxRule) -> tuple[Boxes, NDArray[np.
     if not is_outside.any():
         return boxes, is_kept
     if rule.choice not in (CLIP, DROP):
-        raise ImageError(f"{describe_outside(boxes, width, height)}; {KEEP_IMAGE}")
+        raise ImageError(
+            f"{describe_outside(boxes, width, height)}; {_remedy(boxes, other)}"
+        )
 
     num_cut = 0
     if rule.choice == CLIP:
@@ -113,6 +134,18 @@ def _settle(boxes: Boxes, size: Size, rule: BoxRule) -> tuple[Boxes, NDArray[np.
         num_dropped=num_dropped,
     )
     return kept, is_kept
+
+
+def _remedy(boxes: Boxes, other: OtherFrame) -> str:
+    """What to do with an image whose boxes lie outside."""
+    clamped = clamp_boxes(boxes, *other.size)
+    if find_outside(clamped, *other.size).any():
+        return KEEP_IMAGE
+    # Boxes of the other picture would be cut and moved to wrong places.
+    return (
+        f"they lie inside the image as it is {other.coordinates} by its EXIF orientation: "
+        f"--coordinates {other.coordinates} packs them so"
+    )
 
 
 def _drop_entries(

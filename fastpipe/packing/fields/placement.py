@@ -4,9 +4,11 @@ Note [frames]
 EXIF may say that a picture is shown turned or mirrored (CIPA DC-008, orientations 2 to 8).
 Annotation tools show it so, and their boxes are of the picture as shown. A program that reads
 pixels without EXIF has boxes of the picture as stored. If annotations say the size of the picture,
-the size tells which: orientations 5 to 8 exchange width and height. If both pictures have this
-size, it is as the user says (--coordinates), or by the rule of the source's format. A mask is of
-the picture that has the mask's own size, whatever boxes are of.
+the size tells which: orientations 5 to 8 exchange width and height. But some programs write the
+size as stored beside boxes as shown, as Label Studio's export to COCO does. So this is said where
+the boxes lie inside both pictures. If both pictures have the size, it is as the user says
+(--coordinates), or by the rule of the source's format. A mask is of the picture that has the mask's
+own size, whatever boxes are of.
 
 The packed picture is one of the two: as stored, or as shown with --exif apply. So a value stays as
 it is, or is turned by the orientation, or back by its inverse.
@@ -41,6 +43,8 @@ class Frame(NamedTuple):
     Attributes:
         coordinates: SHOWN or STORED.
         certain: the source or the user says it; else it is the rule of the format.
+        is_by_size: the size in the annotations is that of the picture as stored, and nothing else
+            says that the values are of it.
         has_shares: points were shares of the image's sides, as YOLO's are. So they lie between
             pixels, as the corners of boxes do, and are no numbers of pixels.
     """
@@ -48,6 +52,7 @@ class Frame(NamedTuple):
     coordinates: str
     certain: bool = True
     has_shares: bool = False
+    is_by_size: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,11 @@ def size_in(frame: Frame, packed: Packed) -> Size:
     if frame.coordinates == SHOWN:
         return turned_size(packed.source_size, packed.orientation)
     return packed.source_size
+
+
+def other_frame(frame: Frame) -> Frame:
+    """The picture as stored for that as shown, and the other way round."""
+    return Frame(STORED if frame.coordinates == SHOWN else SHOWN)
 
 
 def frame_by_size(

@@ -56,7 +56,7 @@ from fastpipe.packing.fields.values import (
 )
 from fastpipe.sources.listing import SHOWN
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
-from fastpipe.sources.picture.jpeg import turn_upright
+from fastpipe.sources.picture.jpeg import SWAPPED, turn_upright
 from fastpipe.sources.picture.pillow import OpenedImage
 from fastpipe.sources.picture.png import encode_png
 
@@ -72,10 +72,13 @@ class FieldValues:
     Attributes:
         assumed: a value was moved by the rule of the source's format, and nothing says that the
             rule is right for it. Note [frames]
+        assumed_stored: the same of a value that stays of the picture as stored, as the size in the
+            annotations says, and would fit the picture as shown, too.
     """
 
     def __init__(self, packed: Packed, encode: EncodeOptions, frame: Frame) -> None:
         self.assumed = False
+        self.assumed_stored = False
         self._packed = packed
         self._encode = encode
         self._frame = frame
@@ -110,6 +113,7 @@ class FieldValues:
         if kind == "map":
             return Stored(members=(self._map(value),))
         placement = self._placement(self._frame)
+        self.assumed_stored |= self._fits_as_shown(kind, value)
         if kind == "boxes":
             return Stored(_place_boxes(value, placement))
         check_points_are_pixels(value, *placement.size)
@@ -119,6 +123,16 @@ class FieldValues:
     def _placement(self, frame: Frame) -> Placement:
         self.assumed |= not frame.certain and self._packed.orientation != 1
         return Placement.of(frame, self._packed, self._encode)
+
+    def _fits_as_shown(self, kind: str, value: Any) -> bool:
+        """Whether values that are stored by the size alone could be of the picture as shown."""
+        packed = self._packed
+        if not self._frame.is_by_size or packed.orientation not in SWAPPED:
+            return False
+        if kind != "boxes":
+            return bool(value.size)
+        shown_size = turned_size(packed.source_size, packed.orientation)
+        return len(value.boxes) > 0 and not find_outside(value, *shown_size).any()
 
     def _mask(self, value: bytes | NDArray[Any]) -> bytes:
         """The PNG of a mask, which comes as a PNG, or as (H, W) uint8 or uint16."""

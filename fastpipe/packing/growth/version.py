@@ -212,6 +212,7 @@ class Version:
             oriented=counts["exif_oriented"],
             # Datasets of older versions of fastpipe do not have all of the counts.
             assumed_shown=counts.get("assumed_shown", 0),
+            assumed_stored=counts.get("assumed_stored", 0),
             stray_bytes=counts["stray_bytes"],
             multi_frame=counts["multi_frame"],
             transparent=counts.get("transparent", 0),

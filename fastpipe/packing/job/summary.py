@@ -150,6 +150,15 @@ def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:
             "not as it is stored"
         )
         assumptions.append(Assumption(text, "--coordinates shown or stored"))
+    stored = counts.get("assumed_stored", 0)
+    if stored:
+        images = format_count(stored, "image")
+        text = (
+            f"boxes and points of {images} that EXIF turns: of the image as it is stored, for the "
+            "annotations have its width and height; if they were drawn on the photo as it is shown, "
+            "they are wrong"
+        )
+        assumptions.append(Assumption(text, "--coordinates stored or shown"))
     cut = counts.get("cut_boxes", 0)
     dropped = counts.get("dropped_boxes", 0)
     if cut or dropped:

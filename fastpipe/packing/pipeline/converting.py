@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Any
 from fastpipe.dataset.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.dataset.format.sample_layout import identity_of, key_hash
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.packing.fields.bad_boxes import BoxChanges, BoxRule, settle_boxes
-from fastpipe.packing.fields.placement import Frame, size_in
+from fastpipe.packing.fields.bad_boxes import (
+    BoxChanges,
+    BoxRule,
+    OtherFrame,
+    settle_boxes,
+)
+from fastpipe.packing.fields.placement import Frame, other_frame, size_in
 from fastpipe.packing.fields.stored import FieldValues
 from fastpipe.packing.fields.values import naming_field
 from fastpipe.packing.pipeline.ahead import Ahead, read_ahead
@@ -233,7 +238,11 @@ def convert_sample(
         box_changes = BoxChanges()
         if box_rule is not None:
             size = size_in(frame, packed)
-            box_changes = settle_boxes(values, kinds, size, box_rule)
+            other = other_frame(frame)
+            other_size = size_in(other, packed)
+            box_changes = settle_boxes(
+                values, kinds, size, box_rule, OtherFrame(other.coordinates, other_size)
+            )
         field_values = FieldValues(packed, encode, frame)
         stored = []
         for field, kind in kinds.items():
@@ -246,6 +255,7 @@ def convert_sample(
             packed,
             values=tuple(stored),
             assumed_shown=field_values.assumed,
+            assumed_stored=field_values.assumed_stored,
             cut_boxes=box_changes.cut,
             dropped_boxes=box_changes.dropped,
             identity=identity,

@@ -40,7 +40,14 @@ from fastpipe.sources.annotations.two_levels import JPEG_START, read_two_levels
 from fastpipe.sources.class_names import renumber_value
 from fastpipe.sources.field_values import name_of_class
 from fastpipe.sources.files import read_listed_file
-from fastpipe.sources.listing import ByteRange, Listing, Members, Source, SourceField
+from fastpipe.sources.listing import (
+    STORED,
+    ByteRange,
+    Listing,
+    Members,
+    Source,
+    SourceField,
+)
 from fastpipe.sources.picture import colour_mask, mask_file
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.source_bytes import read_source
@@ -79,7 +86,8 @@ def read_values(
                 f"{sizes_of(packed)}"
             )
         if not default_frame.certain:
-            frame = frame_of_size
+            is_stored = frame_of_size.coordinates == STORED
+            frame = frame_of_size._replace(is_by_size=is_stored)
 
     # Boxes need no such mark: their corners always lie between pixels.
     for field in listing.fields:

@@ -48,6 +48,8 @@ class Tally:
         oriented: pictures with an EXIF orientation.
         assumed_shown: pictures whose values were taken to be of the picture as shown, by the rule
             of the format.
+        assumed_stored: pictures whose values were taken to be of the picture as stored, by the size
+            in the annotations alone.
         stray_bytes: pictures whose source had bytes that belong to no segment.
         multi_frame: pictures whose source has several frames. The first one was packed.
         transparent: pictures that keep an alpha channel with pixels that are not opaque.
@@ -64,6 +66,7 @@ class Tally:
     pngs: dict[str, int] = field(default_factory=dict)
     oriented: int = 0
     assumed_shown: int = 0
+    assumed_stored: int = 0
     stray_bytes: int = 0
     multi_frame: int = 0
     transparent: int = 0
@@ -84,6 +87,7 @@ class Tally:
             self.pngs[packed.png_of] = num_before + 1
         self.oriented += packed.orientation != 1
         self.assumed_shown += packed.assumed_shown
+        self.assumed_stored += packed.assumed_stored
         self.stray_bytes += packed.stray_bytes
         self.multi_frame += packed.multi_frame
         self.transparent += packed.transparent

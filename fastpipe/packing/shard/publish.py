@@ -227,6 +227,7 @@ def describe_tally(tally: Tally) -> dict[str, Any]:
     }
     # Few datasets have them, and older versions do not know them.
     rare_counts = {
+        "assumed_stored": tally.assumed_stored,
         "cut_boxes": tally.cut_boxes,
         "dropped_boxes": tally.dropped_boxes,
         "tiled": tally.tiled,

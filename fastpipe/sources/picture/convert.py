@@ -117,6 +117,8 @@ class Packed:
     values: tuple[Stored, ...] = ()
     # Values were moved as if they were of the picture as shown, by the rule of the format.
     assumed_shown: bool = False
+    # Values stayed as of the picture as stored, by the size in the annotations alone.
+    assumed_stored: bool = False
     # Boxes that did not lie inside the picture, or could not be read.
     cut_boxes: int = 0
     dropped_boxes: int = 0

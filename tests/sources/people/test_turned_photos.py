@@ -241,6 +241,69 @@ def test_coco_where_no_size_tells(tmp_path: Path, exif: str) -> None:
     assert assumed(summary) == [(ASSUMED.format(7), OPTION)]
 
 
+def write_label_studio(root: Path, box: tuple[int, ...]) -> Path:
+    """COCO as Label Studio exports it: sizes as stored, and a box of each photo as shown."""
+    coco = write_coco(root, box=box)
+    exported = json.loads(coco.read_text())
+    for image in exported["images"]:
+        image["width"], image["height"] = stored_size(image["id"])
+    notes = [note for note in exported["annotations"] if note["category_id"] == 1]
+    for note in notes:
+        del note["segmentation"], note["keypoints"]
+    coco.write_text(json.dumps(exported | {"annotations": notes}))
+    return coco
+
+
+STORED_BY_SIZE = (
+    "boxes and points of 4 images that EXIF turns: of the image as it is stored, for the "
+    "annotations have its width and height; if they were drawn on the photo as it is shown, they "
+    "are wrong"
+)
+
+
+@IN_BOTH
+@becomes(
+    "COCO of Label Studio, photos with an EXIF orientation: width and height as stored, boxes as shown",
+    "rejected where the boxes do not fit, with the option; else of the photo as stored, which is said",
+    "--coordinates shown",
+)
+def test_coco_with_sizes_as_stored_and_boxes_as_shown(tmp_path: Path, exif: str) -> None:
+    below = 0, 22, 10, 32  # below the border of a photo as stored, which is 20 pixels high
+    coco = write_label_studio(tmp_path / "below", below)
+    summary = fastpipe.pack(coco, tmp_path / "packed", exif=exif)
+    rejected = summary.tally.rejected
+    assert sorted(path for path, _ in rejected) == [f"{turned}.jpg" for turned in (5, 6, 7, 8)]
+    for _, reason in rejected:
+        assert reason.endswith(
+            "they lie inside the image as it is shown by its EXIF orientation: --coordinates shown "
+            "packs them so"
+        )
+    coco = write_label_studio(tmp_path / "inside", BOX)
+    summary = fastpipe.pack(coco, tmp_path / "inside_packed", exif=exif)
+    assert (STORED_BY_SIZE, "--coordinates stored or shown") in assumed(summary)
+    assert summary.info["counts"]["assumed_stored"] == 4
+
+    for name in ("below", "inside"):
+        packed = tmp_path / f"{name}_shown"
+        summary = fastpipe.pack(
+            tmp_path / name / "all.json", packed, exif=exif, coordinates="shown"
+        )
+        assert assumed(summary) == []
+        check_boxes(packed, exif=exif)
+
+
+def test_boxes_that_fit_the_stored_photo_alone_are_certain(tmp_path: Path) -> None:
+    """The box is wider than the photo as shown."""
+    coco = write_coco(tmp_path / "coco", stored=True)
+    exported = json.loads(coco.read_text())
+    for note in exported["annotations"]:
+        note["bbox"] = [0, 0, *stored_size(note["image_id"])]
+        del note["segmentation"], note["keypoints"]
+    coco.write_text(json.dumps(exported))
+    summary = fastpipe.pack(coco, tmp_path / "packed")
+    assert "assumed_stored" not in summary.info["counts"]
+
+
 @IN_BOTH
 def test_the_users_word_counts_more_than_a_size(tmp_path: Path, exif: str) -> None:
     """A program writes the size that Pillow tells, and boxes of a tool."""
