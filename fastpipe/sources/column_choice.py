@@ -62,6 +62,7 @@ def choose_columns(
     further: str = "",
     are_flags: Callable[[str], bool] = lambda _: True,
     hint: str = "",
+    pick: str = "",
     *,
     needs_image: bool = True,
 ) -> ColumnChoice:
@@ -76,6 +77,7 @@ def choose_columns(
         further: ending of columns with further images; their fields have names without it.
         are_flags: whether a column has 0 and 1, or -1 and 1; a pattern names only such columns.
         hint: what else to do if there is no column with images.
+        pick: the options to pass if several columns may hold the images; "": nothing tells.
         needs_image: False: samples have no image where no column may hold it.
 
     Raises:
@@ -94,7 +96,7 @@ def choose_columns(
                 arrays.update(wished_columns)
         candidates = [column for column in images if column not in arrays]
         if candidates or needs_image:
-            image = _only_image_column(table, columns, candidates, further, hint)
+            image = _only_image_column(table, columns, candidates, further, hint, pick)
         else:
             image = ""
 
@@ -134,6 +136,7 @@ def _only_image_column(
     images: Collection[str],
     further: str,
     hint: str,
+    pick: str,
 ) -> str:
     """The only column that may hold the images; see `choose_columns`.
 
@@ -144,7 +147,7 @@ def _only_image_column(
     if images:
         raise PackError(
             f"{table} has several columns that may hold the images: {describe_columns(images)}. "
-            "--image-column picks one"
+            f"{pick or '--image-column picks one'}"
         )
     example = "path, file_name or image"
     if further:

@@ -42,6 +42,11 @@ from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.numbered_classes import VALUE_NAMES, read_value_names
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.path_labels import BY_FOLDER
+from fastpipe.sources.png_of_numbers import (
+    COLOR_TYPE_OFFSET,
+    PNG_START,
+    is_png_of_numbers,
+)
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row
 
@@ -60,11 +65,6 @@ _OBJECT_MASKS = "SegmentationObject"
 # The start of a PNG, which has the palette.
 _HEADER_BYTES = 1 << 16
 
-_PNG_START = b"\x89PNG"
-# A PNG has its colour type in its first chunk. In gray and with a palette, a pixel is a number.
-# Format: https://www.w3.org/TR/png-3/#11IHDR
-_COLOR_TYPE_OFFSET = 25
-_GRAY_AND_PALETTE = (0, 3)
 _RGB_AND_RGBA = (2, 6)
 _WITH_COLOURS = "a PNG with colours, not with numbers of classes"
 
@@ -447,11 +447,11 @@ def has_colours(mask: SourcePath) -> bool:
     """Whether a mask is a PNG with red, green and blue."""
     try:
         with open_binary(mask) as file:
-            start = file.read(_COLOR_TYPE_OFFSET + 1)
+            start = file.read(COLOR_TYPE_OFFSET + 1)
     except OSError:
         return False  # the pack reports it with the reason
-    is_png = start.startswith(_PNG_START) and len(start) > _COLOR_TYPE_OFFSET
-    return is_png and start[_COLOR_TYPE_OFFSET] in _RGB_AND_RGBA
+    is_png = start.startswith(PNG_START) and len(start) > COLOR_TYPE_OFFSET
+    return is_png and start[COLOR_TYPE_OFFSET] in _RGB_AND_RGBA
 
 
 def _are_jpegs_of_two_levels(folders: MaskFolders, masks: Sequence[str]) -> bool:
@@ -510,10 +510,10 @@ def _check_masks(
             continue  # the pack reports it with the reason
         if data.startswith(JPEG_START):
             raise _no_numbers_error(path, "a JPEG, whose values are not exact", field)
-        if not data.startswith(_PNG_START):
+        if not data.startswith(PNG_START):
             continue  # the pack takes it if it holds numbers
-        has_header = len(data) > _COLOR_TYPE_OFFSET
-        if has_header and data[_COLOR_TYPE_OFFSET] not in _GRAY_AND_PALETTE:
+        has_header = len(data) > COLOR_TYPE_OFFSET
+        if has_header and not is_png_of_numbers(data):
             raise _no_numbers_error(path, _WITH_COLOURS, field)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,8 @@ from fastpipe.sources.column_choice import (
     choose_columns,
     find_image_like_columns,
 )
-from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.column_names import describe_columns, field_name
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.tables.likely import Known
 
 # Pandas writes the numbers of rows so.
@@ -57,21 +58,32 @@ _FIELD_KINDS = {
 
 
 def choose_table_columns(
-    schema: pa.Schema, options: SourceOptions, file: str
+    schema: pa.Schema,
+    options: SourceOptions,
+    file: str,
+    are_masks: Callable[[str], bool],
 ) -> ColumnChoice:
     """Chooses the columns of a table as `choose_columns` does, also by the features of Hugging
     Face's datasets.
+
+    Args:
+        schema: of the table.
+        options: the user's options.
+        file: its name, for messages.
+        are_masks: whether the first pictures of a column look like masks; only for messages.
     """
     _check_names(schema, file)
     type_names = {column.name: type_name(column.type) for column in schema}
     features = _features(schema)
+    image_columns = _image_columns(type_names, features, options)
     choice = choose_columns(
         file,
         schema.names,
         options,
-        _image_columns(type_names, features, options),
+        image_columns,
         kind_of=lambda column: _field_kind_of_column(schema, features, file, column),
         are_flags=lambda column: type_names[column] in ("int", "bool", "float"),
+        pick=_tell_masks(image_columns, type_names, options, are_masks),
         needs_image=not any(_has_picture_lists(column.type) for column in schema),
     )
 
@@ -87,11 +99,13 @@ def choose_table_columns(
     label = choice.label
     classes = None
     if label is not None:
+        is_picture = type_names[label] in ("bytes", "file")
+        kind = ":mask" if is_picture and are_masks(label) else ""
         check(
             label,
             ("text", "int", "null"),
             "labels, as whole numbers or names. Name another column with --label-column, or store "
-            f"this one as a field: --field labels={label}",
+            f"this one as a field: --field labels={label}{kind}",
         )
         if type_names[label] != "text":
             classes = _class_names(features.get(label))
@@ -129,6 +143,30 @@ def _image_columns(
         if name in columns_by_type:
             return columns_by_type[name]
     return find_image_like_columns(columns_by_type.get("text", ()), options)
+
+
+def _tell_masks(
+    columns: Sequence[str],
+    type_names: Mapping[str, str],
+    options: SourceOptions,
+    are_masks: Callable[[str], bool],
+) -> str:
+    """The options where one of several columns has images, and the others have masks; or ""."""
+    if options.image_column is not None or options.fields is not None:
+        return ""
+    if len(columns) < 2 or any(type_names[column] == "text" for column in columns):
+        return ""
+    masks = [column for column in columns if are_masks(column)]
+    if len(masks) != len(columns) - 1:
+        return ""
+    (image,) = set(columns) - set(masks)
+    picks = f"--image-column {quote_for_shell(image)}"
+    names: set[str] = set()
+    for column in masks:
+        name = "labels" if column == "label" else field_name(column.lower(), names)
+        names.add(name)
+        picks += f" --field {quote_for_shell(f'{name}={column}:mask')}"
+    return f"By their pictures, {describe_columns(masks)} has masks: pass {picks}"
 
 
 def choose_json_columns(

@@ -63,7 +63,9 @@ def list_classes_of_tables(paths: TablePaths, options: SourceOptions) -> Listing
         with open_table(paths.kind, paths.folder / name) as file:
             from fastpipe.sources.tables import arrow_columns  # needs pyarrow
 
-            columns = arrow_columns.choose_table_columns(file.schema, options, name)
+            columns = arrow_columns.choose_table_columns(
+                file.schema, options, name, lambda _: False
+            )
             if not classes.schema_names:
                 classes.schema_names = arrow_columns.detection_names(file.schema)
             classes.add(file, columns)

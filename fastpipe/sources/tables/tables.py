@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,8 +17,9 @@ from fastpipe.distribution import install_extra
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_choice import ColumnChoice
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.listing import Assumption, Group, Listing, Source
-from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.listing import Assumption, Group, Listing, Source, SourceField
+from fastpipe.sources.options import SourceOptions, quote_for_shell
+from fastpipe.sources.png_of_numbers import is_png_of_numbers
 from fastpipe.sources.settled_fields import settle_fields
 from fastpipe.sources.tables.likely import Known, find_column_assumptions, is_label_name
 from fastpipe.sources.tables.list_rows import list_rows
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 _MIN_DIGITS = 6
 # The first texts of a column, to see whether they look like several classes.
 _FIRST_TEXTS = 1000
+# The first pictures of a column, to see whether they are masks.
+_FIRST_PICTURES = 4
 _FILES_SAMPLED = 4
 _ROWS_SAMPLED = 128
 _NO_COLUMNS = ColumnChoice("", None, ())
@@ -116,6 +120,8 @@ class _Scan:
     classes: TableClasses
     tables: dict[str, Table] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
+    # Columns of masks, by their pictures, that the user stores without saying a kind.
+    mask_columns: list[SourceField] = field(default_factory=list)
 
 
 def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
@@ -138,6 +144,11 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
     )
     if options.fields is None:
         assumed += _assumed_of_fields(columns, scan.class_columns)
+    for source_field in scan.mask_columns:
+        column = source_field.column
+        text = f"column {column!r} of masks is stored as pictures, which are scaled as photos are"
+        option = f"--field {quote_for_shell(f'{source_field.name}={column}:mask')}"
+        assumed.append(Assumption(text, option))
     if columns.has_paths:
         assumed += find_column_assumptions(scan.known, columns, options)
         return _list_image_files(root, paths, columns, assumed, options)
@@ -211,7 +222,9 @@ def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
         with open_table(paths.kind, paths.folder / name) as file:
             from fastpipe.sources.tables import arrow_columns  # needs pyarrow
 
-            columns = arrow_columns.choose_table_columns(file.schema, options, name)
+            columns = arrow_columns.choose_table_columns(
+                file.schema, options, name, partial(_have_masks, file)
+            )
             if scan is None:
                 known = arrow_columns.known_columns(file.schema)
                 for column, texts in _read_first_texts(file, known).items():
@@ -221,6 +234,7 @@ def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
                 scan = _Scan(
                     columns, Labels(columns.classes), known, class_columns, classes
                 )
+                scan.mask_columns += _find_masks_as_pictures(file, columns, options)
             elif columns != scan.columns:
                 raise _other_columns(name, columns, paths.names[0], scan.columns)
 
@@ -229,6 +243,39 @@ def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
                 _scan_rows(file, name, scan)
     assert scan is not None  # a source has a file
     return scan
+
+
+def _have_masks(file: TableFile, column: str) -> bool:
+    """Whether the first pictures of a column are PNGs with one number a pixel."""
+    values: list[Any] = []
+    try:
+        for group in islice(file.groups(), 1):
+            for (first_values,) in islice(
+                file.values(group, [column], _FIRST_PICTURES), 1
+            ):
+                values += first_values
+    except PackError:
+        return False  # the file is damaged, and packing says where
+    pictures = []
+    for value in values:
+        picture = value.get("bytes") if isinstance(value, dict) else value
+        if isinstance(picture, bytes):
+            pictures.append(picture)
+    return bool(pictures) and all(map(is_png_of_numbers, pictures))
+
+
+def _find_masks_as_pictures(
+    file: TableFile, columns: ColumnChoice, options: SourceOptions
+) -> list[SourceField]:
+    """The fields of masks that become pictures, as the user names them without a kind."""
+    without_kind = {wish.name for wish in options.fields or () if wish.kind is None}
+    fields = []
+    for source_field in columns.fields:
+        is_picture = source_field.kind == "image" and not columns.has_paths
+        is_asked = source_field.name in without_kind
+        if is_picture and is_asked and _have_masks(file, source_field.column):
+            fields.append(source_field)
+    return fields
 
 
 def _read_first_texts(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
+from PIL import Image
 from support.sources.becomes import becomes
-from support.sources.people import assumed, photos
+from support.sources.people import assumed, photos, values
 from support.sources.tables import IMAGE, jpegs, pa, pq, write_table
 
 import fastpipe
+from fastpipe.errors import PackError
 
 NAMES = {"_type": "ClassLabel", "names": ["day", "night"]}
 
@@ -79,3 +85,62 @@ def test_first_label_is_not_proposed_for_parquet(tmp_path: Path) -> None:
     photos(tmp_path, "a.jpg", "b.jpg")
     pq.write_table(pa.table({"path": ["a.jpg", "b.jpg"], "label": [1, 2]}), tmp_path / "b.parquet")
     assert assumed(fastpipe.pack(tmp_path / "b.parquet", tmp_path / "paths"))[-1] == said
+
+
+def write_masks(file: Path, *, palette: bool) -> Path:
+    """Pictures in `pixel_values`, and in `label` the masks 0 1 and 0 2, as sidewalk-semantic has them."""
+    masks = []
+    for number in (1, 2):
+        mask = Image.new("P" if palette else "L", (2, 1))
+        if palette:
+            mask.putpalette([0, 0, 0, 128, 0, 0, 0, 128, 0])
+        mask.putpixel((1, 0), number)
+        data = io.BytesIO()
+        mask.save(data, "PNG")
+        masks.append({"bytes": data.getvalue(), "path": None})
+    pictures = []
+    for number in (1, 2):
+        data = io.BytesIO()
+        Image.new("RGB", (2, 1), (number, 0, 0)).save(data, "PNG")
+        pictures.append({"bytes": data.getvalue(), "path": None})
+    table = pa.table({"pixel_values": pa.array(pictures, IMAGE), "label": pa.array(masks, IMAGE)})
+    pq.write_table(table, file)
+    return file
+
+
+@becomes(
+    "Parquet of masks in a column `label` beside `pixel_values` (sidewalk-semantic)",
+    "refused: by their pictures the columns of images and of masks are told",
+    "--image-column pixel_values --field labels=label:mask",
+)
+@pytest.mark.parametrize("palette", [False, True])
+def test_a_label_column_of_masks(tmp_path: Path, *, palette: bool) -> None:
+    file = write_masks(tmp_path / "a.parquet", palette=palette)
+    words = (
+        "several columns that may hold the images: label, pixel_values. By their pictures, label "
+        "has masks: pass --image-column pixel_values --field labels=label:mask"
+    )
+    with pytest.raises(PackError, match=words):
+        fastpipe.pack(file, tmp_path / "none")
+    with pytest.raises(PackError, match=r"as a field: --field labels=label:mask$"):
+        fastpipe.pack(file, tmp_path / "none", image_column="pixel_values")
+
+    options: Any = {"image_column": "pixel_values", "fields": ["labels=label:mask"]}
+    summary = fastpipe.pack(file, tmp_path / "packed", **options)
+    assert assumed(summary) == []
+    rows = [np.squeeze(mask).tolist() for mask in values(tmp_path, "labels").values()]
+    assert sorted(rows) == [[0, 1], [0, 2]]
+
+    options["fields"] = ["labels=label"]
+    summary = fastpipe.pack(file, tmp_path / "packed", overwrite=True, **options)
+    assert assumed(summary) == [
+        "column 'label' of masks is stored as pictures, which are scaled as photos are "
+        "(--field labels=label:mask)"
+    ]
+
+
+def test_two_columns_of_photos(tmp_path: Path) -> None:
+    images = pa.array([{"bytes": data, "path": None} for data in jpegs(2)], IMAGE)
+    pq.write_table(pa.table({"before": images, "after": images}), tmp_path / "a.parquet")
+    with pytest.raises(PackError, match=r"after, before\. --image-column picks one$"):
+        fastpipe.pack(tmp_path / "a.parquet", tmp_path / "none")

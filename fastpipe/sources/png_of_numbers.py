@@ -1,0 +1,18 @@
+"""The start of a PNG -> whether its pixels are numbers, as those of masks are.
+
+Format: https://www.w3.org/TR/png-3/#11IHDR
+"""
+
+from __future__ import annotations
+
+PNG_START = b"\x89PNG"
+# A PNG has its colour type in its first chunk. In gray and with a palette, a pixel is a number.
+COLOR_TYPE_OFFSET = 25
+_GRAY_AND_PALETTE = (0, 3)
+
+
+def is_png_of_numbers(data: bytes) -> bool:
+    """Whether a file is a PNG in gray or with a palette."""
+    if not data.startswith(PNG_START) or len(data) <= COLOR_TYPE_OFFSET:
+        return False
+    return data[COLOR_TYPE_OFFSET] in _GRAY_AND_PALETTE
