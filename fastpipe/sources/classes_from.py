@@ -13,6 +13,8 @@ from fastpipe.dataset.format.description import is_dataset, parse_info
 from fastpipe.dataset.format.fields import CLASS_KINDS, Field, read_fields
 from fastpipe.dataset.format.layout import DATASET_FILE, MAX_CLASSES
 from fastpipe.errors import ConfigError, PackError, readable
+from fastpipe.sources.annotations.annotation_files import find_colour_list
+from fastpipe.sources.annotations.colour_list import read_colours
 from fastpipe.sources.annotations.numbered_names import list_numbered_names
 from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.file_formats import format_of
@@ -88,6 +90,9 @@ def class_names(
         names = _names_of_values(values, option)
     elif format_of(path.name) == "csv" and (values := read_value_names(path)):
         names = ClassNames((), values=values)
+    elif find_colour_list(path.parent, [path.name]) is not None:
+        # class_dict.csv also numbers the values of masks that are no colours, by its lines.
+        names = ClassNames((), values=read_colours(path).names)
     elif path.is_dir() or format_of(path.name) is not None:
         names = _names_in_source(path, options)
     else:

@@ -197,6 +197,7 @@ def list_sources(
             have_values_names=all(
                 field.names for field in listing.fields if field.kind == "mask"
             ),
+            have_class_names=options.classes is not None,
             image_folders=image_folders,
             read_lists=read_lists,
         )

@@ -188,6 +188,14 @@ def find_first_file(folder: SourcePath) -> SourcePath | None:
     return None
 
 
+def find_first_picture(folder: SourcePath) -> SourcePath | None:
+    """The first picture in a folder, or in the folders in it."""
+    for path in _first_files(folder, _MAX_LEVELS):
+        if is_picture(path):
+            return folder / path
+    return None
+
+
 def _is_yolo(path: SourcePath) -> bool:
     """Whether the first line of a text has only numbers, or is empty.
 

@@ -45,11 +45,12 @@ def find_colours(folders: Iterable[SourcePath]) -> ColourList | None:
     for folder in dict.fromkeys(folders):
         name = find_colour_list(folder, names_in(folder, FEW).files)
         if name is not None:
-            return _read_colours(folder / name)
+            return read_colours(folder / name)
     return None
 
 
-def _read_colours(file: SourcePath) -> ColourList:
+def read_colours(file: SourcePath) -> ColourList:
+    """The colours in a list. PackError: see `find_colours`."""
     try:
         with open_unchanged(file) as opened:
             text = opened.read(_MAX_BYTES).decode("utf-8-sig")

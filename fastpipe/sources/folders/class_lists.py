@@ -113,6 +113,11 @@ def _small_files(folder: SourcePath, names: re.Pattern[str]) -> Iterator[Path]:
             yield file
 
 
+def is_called_class_list(name: str) -> bool:
+    """Whether a text file is called like a list of the names of classes: class_names.txt."""
+    return _CALLED_CLASS_LIST.fullmatch(name) is not None
+
+
 def read_class_list(folder: SourcePath) -> dict[str, int] | None:
     """The numbers of the classes by name; None if there is no such file, or if it has others."""
     rows = _read_rows(folder / CLASS_LIST)

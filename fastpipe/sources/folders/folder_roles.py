@@ -40,6 +40,8 @@ _TARGET_WORDS = re.compile(
 _MASK_WORDS = re.compile(
     r"masks?|gts?|truths?|groundtruths?|segs?|segmentations?|manual"
 )
+# Words that say labels of any kind, which may be masks.
+_LABEL_WORDS = re.compile(r"labels?|annotations?|annots?|anns?")
 # Such folders are looked for in this many class folders, and a class root down to this many levels.
 _MAX_FOLDERS = 3
 _MAX_LEVELS = 3
@@ -57,6 +59,11 @@ def is_called_target(name: str) -> bool:
 def is_called_mask(name: str) -> bool:
     """Whether a folder is called like one of masks, also as PedMasks or ISIC_GroundTruth."""
     return any(_MASK_WORDS.fullmatch(word) for word in words_in(name))
+
+
+def is_called_label(name: str) -> bool:
+    """Whether a folder is called like one of labels of any kind, as label_images_semantic."""
+    return any(_LABEL_WORDS.fullmatch(word) for word in words_in(name))
 
 
 def is_called_image(name: str) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.annotations.annotation_files import find_colour_list
 from fastpipe.sources.annotations.sample_folders import are_samples
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.doubtful_folders import lists_beside_images
@@ -20,7 +21,7 @@ from fastpipe.sources.folders.splits import (
     meaning_of_split,
     split_folders,
 )
-from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.tables.listed_images import (
     ListingTable,
     find_listing_tables,
@@ -102,8 +103,13 @@ def refuse_inner_sources(
                     f"object, pass {readable(str(parent))} with --format masks"
                 )
             remedy += f". Otherwise pass {readable(str(inner.folder))}"
+        # The Semantic Drone Dataset has class_dict_seg.csv two folders above the masks.
+        colours = find_colour_list(root, names.files)
         tables = sort_labelled_first(manifest_names(names))
-        if tables:
+        tables = [name for name in tables if name != colours]
+        if colours is not None and inner.description.endswith(_OF_MASKS):
+            remedy += f" with --classes-from {quote_for_shell(str(root / colours))}"
+        elif tables:
             table = _table_of_split(root, tables, inner.folder, options.split)
             remedy += f"; or the table beside it, if that has the labels: {some_tables([table])}"
         else:

@@ -9,6 +9,7 @@ from fastpipe.sources.annotations.annotation_files import refuse_tool
 from fastpipe.sources.annotations.annotation_folders import (
     FolderPair,
     find_first_file,
+    find_first_picture,
     find_label_kind,
     has_masks_beside_images,
     is_flat_voc,
@@ -21,11 +22,19 @@ from fastpipe.sources.annotations.darknet import (
 )
 from fastpipe.sources.annotations.defect_masks import find_defect_pairs
 from fastpipe.sources.annotations.sample_folders import are_samples
+from fastpipe.sources.annotations.two_levels import JPEG_START
 from fastpipe.sources.annotations.yolo_yaml import YOLO_FOLDERS, find_yaml_folders
 from fastpipe.sources.field_columns import FieldColumn
-from fastpipe.sources.files import Names, SourcePath, names_in, path_below
+from fastpipe.sources.files import (
+    Names,
+    SourcePath,
+    names_in,
+    open_binary,
+    path_below,
+)
 from fastpipe.sources.folders.folder_roles import (
     is_called_image,
+    is_called_label,
     is_called_mask,
     is_called_target,
 )
@@ -39,12 +48,16 @@ from fastpipe.sources.folders.splits import (
     split_of_name,
 )
 from fastpipe.sources.options import SourceOptions, quote_for_shell
+from fastpipe.sources.png_of_numbers import COLOR_TYPE_OFFSET, is_png_of_numbers
 from fastpipe.sources.tables.listed_images import find_listing_tables
 from fastpipe.sources.tables.table_remedies import some_tables
 
 _VOC_FOLDERS = ("Annotations", "JPEGImages")
 # VOC has the masks of classes in the first folder, and those of objects in the second one.
 _VOC_MASKS = ("SegmentationClass", "SegmentationObject")
+# Forms of the pictures in a folder of masks.
+_NUMBERS = "numbers"
+_JPEG = "JPEG"
 # Format -> the folders that it usually has.
 LABELLED_FORMATS = {
     "voc": _VOC_FOLDERS,
@@ -184,18 +197,48 @@ def _choose_masks(
     if masks_folder in requested:
         return pair
     known = (pair.images.name, masks_folder, *_VOC_MASKS)
+    others = []
     for name in names.folders:
         is_candidate = name not in known and is_called_target(name)
         if is_candidate and find_label_kind(root / name) == "masks":
             if name in requested:
                 return pair._replace(labels=root / name)
-            raise PackError(
-                f"{readable(str(root))} has the folders {readable(name)} and "
-                f"{readable(pair.labels.name)} beside its images, which both may have the masks; "
-                f"expected one. --field mask={quote_for_shell(name)} picks one; or list images and "
-                "masks in a CSV file (--field mask=COLUMN:mask)"
-            )
-    return pair
+            others.append(name)
+    if not others:
+        return pair
+    # labelme2voc writes SegmentationClassVisualization, with JPEGs for people to look at.
+    forms = {name: _form_of_first(root / name) for name in others}
+    form_of_masks = _form_of_first(pair.labels)
+    if form_of_masks == _NUMBERS and set(forms.values()) == {_JPEG}:
+        return pair
+    suggested = others[0]
+    if form_of_masks == _NUMBERS:
+        suggested = masks_folder
+    else:
+        suggested = next(
+            (name for name in others if forms[name] == _NUMBERS), suggested
+        )
+    raise PackError(
+        f"{readable(str(root))} has the folders {readable(others[0])} and "
+        f"{readable(pair.labels.name)} beside its images, which both may have the masks; "
+        f"expected one. --field mask={quote_for_shell(suggested)} picks one; or list images and "
+        "masks in a CSV file (--field mask=COLUMN:mask)"
+    )
+
+
+def _form_of_first(folder: SourcePath) -> str:
+    """Whether the first picture in a folder is a PNG of numbers, or a JPEG; "" if it is neither."""
+    file = find_first_picture(folder)
+    if file is None:
+        return ""
+    try:
+        with open_binary(file) as opened:
+            start = opened.read(COLOR_TYPE_OFFSET + 1)
+    except OSError:
+        return ""
+    if is_png_of_numbers(start):
+        return _NUMBERS
+    return _JPEG if start.startswith(JPEG_START) else ""
 
 
 def pair_by_roles(root: SourcePath, names: Names) -> list[FolderPair]:
@@ -209,7 +252,7 @@ def pair_by_roles(root: SourcePath, names: Names) -> list[FolderPair]:
     others: list[str] = []
     for name in names.folders:
         split = meaning_of_split(name)
-        if is_called_mask(name):
+        if is_called_mask(name) or _has_label_numbers(root, name):
             masks_of_split.setdefault(split, []).append(name)
         elif is_called_image(name):
             images_of_split.setdefault(split, []).append(name)
@@ -230,6 +273,11 @@ def pair_by_roles(root: SourcePath, names: Names) -> list[FolderPair]:
             return []
         pairs.append(FolderPair("masks", root / images[0], root / masks[0], split))
     return pairs
+
+
+def _has_label_numbers(root: SourcePath, name: str) -> bool:
+    """Whether a folder is called like labels, and has PNGs of numbers: label_images_semantic."""
+    return is_called_label(name) and _form_of_first(root / name) == _NUMBERS
 
 
 def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderPair]:

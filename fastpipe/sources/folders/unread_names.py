@@ -27,6 +27,7 @@ from fastpipe.sources.annotations.voc import MASK_LISTS
 from fastpipe.sources.annotations.yolo_yaml import YAML_FILES, find_yaml
 from fastpipe.sources.file_formats import MANIFESTS, UNREAD_ENDINGS, format_of
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary, path_below
+from fastpipe.sources.folders.class_lists import is_called_class_list
 from fastpipe.sources.folders.doubtful_folders import lists_among
 from fastpipe.sources.folders.labelled import find_pairs
 from fastpipe.sources.folders.splits import (
@@ -109,7 +110,7 @@ def describe_unread(
         name: path
         for name, path in unread.items()
         if not any(_are_same(path, read_list) for read_list in read_lists)
-        and not (have_class_names and has_names_of_numbers(path))
+        and not (have_class_names and _may_name_classes(path))
     }
     if not unread:
         return []
@@ -155,7 +156,18 @@ def describe_unread(
                 f"{readable(str(path))} gives the numbers in the masks these names"
             )
             break
+        if not have_values_names and is_called_class_list(path.name):
+            remedy = (
+                f"if the lines of {name} name the values 0, 1, 2 ... in the masks: --classes-from "
+                f"{readable(str(path))}"
+            )
+            break
     return [Assumption(f"not read, beside the images: {first_paths(unread)}; {remedy}")]
+
+
+def _may_name_classes(path: SourcePath) -> bool:
+    """Whether a file has the names of classes, which the user has given already."""
+    return has_names_of_numbers(path) or is_called_class_list(path.name)
 
 
 def _are_same(path: SourcePath, other: SourcePath) -> bool:
