@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from fastpipe.dataset.format.description import is_dataset, is_foreign
 from fastpipe.dataset.format.fields import FIELDS_FOLDER
@@ -55,6 +56,10 @@ from fastpipe.sources.tables.table_remedies import some_tables
 from fastpipe.sources.tables.table_text import LISTS
 from fastpipe.sources.tables.text_rows import detect_json_layout
 
+# Formats of a folder with images and annotations, which says more than a table above it.
+_ANNOTATED_FORMATS = ("voc", "yolo", "coco", "annotations")
+# So many folders of a source are looked at.
+_MAX_FOLDERS = 8
 _FOLDER_FORMATS = ("imagefolder", *LABELLED_FORMATS)
 
 
@@ -238,7 +243,13 @@ def _is_packed_dataset(root: SourcePath, names: Names) -> bool:
 def _ambiguous_error(
     root: SourcePath, names: Names, formats: Sequence[str]
 ) -> PackError:
-    remedy = "--format picks one; or pass the file that lists the images"
+    remedy = "--format picks one; or pass "
+    inner = _inner_annotations(root, names)
+    if inner is not None:
+        remedy += (
+            f"{readable(inner.folder)}, which is of the format {inner.format}; or "
+        )
+    remedy += "the file that lists the images"
     manifests = sort_labelled_first(manifest_names(names))
     listing_tables = find_listing_tables(root, manifests)
     if listing_tables:
@@ -269,6 +280,26 @@ def _labels_beside_masks(root: SourcePath, names: Names) -> str:
     if not option:
         return ""
     return f"; --format masks with {option} takes the classes in the names of the images, too"
+
+
+class _InnerAnnotations(NamedTuple):
+    """A folder in a source that has annotations beside its images."""
+
+    folder: SourcePath
+    format: str
+
+
+def _inner_annotations(root: SourcePath, names: Names) -> _InnerAnnotations | None:
+    """The first folder that is a source with annotations, as BCCD/ beside test.csv; or None."""
+    for name in names.folders[:_MAX_FOLDERS]:
+        folder = root / name
+        try:
+            formats = possible_formats(folder, names_in(folder, FEW), SourceOptions())
+        except PackError:
+            continue  # it has labels that are not read
+        if len(formats) == 1 and formats[0] in _ANNOTATED_FORMATS:
+            return _InnerAnnotations(folder, formats[0])
+    return None
 
 
 def _inner_class_root(root: SourcePath, names: Names) -> SourcePath | None:

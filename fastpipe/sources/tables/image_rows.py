@@ -15,7 +15,11 @@ from fastpipe.sources.settled_fields import settle_fields
 from fastpipe.sources.tables.box_rows import BoxColumns, as_lists, table_without_boxes
 from fastpipe.sources.tables.class_columns import ClassTexts
 from fastpipe.sources.tables.column_kinds import FLAGS, ColumnSummary
-from fastpipe.sources.tables.likely import are_captions, find_column_assumptions
+from fastpipe.sources.tables.likely import (
+    are_captions,
+    find_column_assumptions,
+    find_columns_of_box_classes,
+)
 from fastpipe.sources.tables.manifest_columns import Manifest
 from fastpipe.sources.tables.rows import Row, Rows, rows_of
 from fastpipe.sources.tables.split_column import SplitColumn
@@ -55,12 +59,21 @@ def gather_boxes(
     _check_field_count(manifest, gathered.others)
     gathered.use_class_list(manifest.path.parent)
     gathered.gather(manifest.read_rows(), split)
+    assumed = list(boxes.assumed)
+    if gathered.class_column is None and manifest.options.fields is None:
+        likely = find_columns_of_box_classes(manifest.summaries, (columns.image,))
+        if likely:
+            text = (
+                f"boxes: without classes, though column {likely[0]!r} looks like them"
+            )
+            option = f"--label-column {quote_for_shell(likely[0])}"
+            assumed.append(Assumption(text, option))
     return ImageRows(
         Rows(gathered.rows),
         gathered.fields(),
         gathered.empty,
         gathered.class_column,
-        boxes.assumed,
+        assumed,
     )
 
 

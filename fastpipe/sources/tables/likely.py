@@ -40,6 +40,12 @@ _MAX_KEPT_COLUMNS = 8
 # Words in the name of a column whose values name or count things, and are no classes.
 _IDS = "id ids uuid key url uri date time path file number num nr index idx count fold split"
 _ID_WORDS = frozenset(_IDS.split())
+# Words in the name of a column that says where an image or its boxes come from, as in GWHD.
+_ORIGINS = (
+    "source origin domain site camera device dataset set subset sequence video location place "
+    "country hospital user annotator labeler worker author license"
+)
+_ORIGIN_WORDS = frozenset(_ORIGINS.split())
 # Between the classes of an image in one text. The first one that a column has counts.
 _SEPARATORS = ("|", ";", ",", " ")
 _RARE_SEPARATORS = ("/", "+", "&")  # which stand in names, too
@@ -469,6 +475,24 @@ def _likely_by_values(summaries: _Columns, free: Sequence[str]) -> list[str]:
         elif _has_class_numbers(column, summaries[column]):
             with_numbers.append(column)
     return with_names or with_numbers
+
+
+def find_columns_of_box_classes(
+    summaries: _Columns, others: Collection[str | None]
+) -> list[str]:
+    """The columns of a table of boxes with names that come again, though none is called a class.
+
+    BCCD has cell_type. `others`: columns that have something else.
+    """
+    columns = []
+    for column, values in summaries.items():
+        is_origin = not _ORIGIN_WORDS.isdisjoint(_words_in(column))
+        if column in others or is_origin or not _has_few_names(column, values):
+            continue
+        # Each image of BCCD has several rows, so the names of images come again, too.
+        if not _are_paths_of_pictures(values):
+            columns.append(column)
+    return columns
 
 
 def _assumed_of_shapes(

@@ -14,11 +14,16 @@ from fastpipe.sources.column_choice import ColumnChoice, find_image_like_columns
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.splits import FEW
 from fastpipe.sources.listing import SourceField
-from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.tables import synset_strings
 from fastpipe.sources.tables.box_cells import has_sides_of_boxes
 from fastpipe.sources.tables.column_kinds import ColumnSummary
-from fastpipe.sources.tables.likely import find_column_assumptions, holds_runs
+from fastpipe.sources.tables.likely import (
+    find_column_assumptions,
+    find_columns_of_box_classes,
+    holds_runs,
+    is_label_name,
+)
 from fastpipe.sources.tables.likely_encoding import likely_encoding
 from fastpipe.sources.tables.listed_images import ListingTable, first_cells, with_stems
 from fastpipe.sources.tables.lists_of_tables import (
@@ -148,8 +153,10 @@ def describe_options_of_columns(
     if options.label_column is not None or options.fields is not None:
         return ""
     has_labels = _LABEL in summaries or set(synset_strings.COLUMNS) <= summaries.keys()
-    if has_labels or _has_boxes_or_masks(summaries):
+    if has_labels:
         return ""
+    if _has_boxes_or_masks(summaries):
+        return _option_of_box_classes(summaries, image)
     fields = []
     for column, values in summaries.items():
         if column != image:
@@ -162,6 +169,15 @@ def describe_options_of_columns(
             if any(kind in assumption.option for kind in kinds):
                 return f" {assumption.option}"
     return ""
+
+
+def _option_of_box_classes(summaries: Mapping[str, ColumnSummary], image: str) -> str:
+    """The option that names the classes of boxes; "" if their column is found by its name."""
+    is_box_table = not _BOXES.isdisjoint(column.lower() for column in summaries)
+    if not is_box_table or any(map(is_label_name, summaries)):
+        return ""
+    columns = find_columns_of_box_classes(summaries, (image,))
+    return f" {_LABEL_COLUMN}{quote_for_shell(columns[0])}" if columns else ""
 
 
 def _find_image_column(summaries: Mapping[str, ColumnSummary]) -> str | None:
