@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import reader_of
-from fastpipe.sources.annotations.tools import mot
+from fastpipe.sources.annotations.tools import mot, named_boxes
 from fastpipe.sources.annotations.tools.readers import READERS
 from fastpipe.sources.file_formats import in_both_cases
 from fastpipe.sources.files import Names, SourcePath, names_in
@@ -155,6 +155,9 @@ def _find_annotations_of_dataset(folder: Path) -> Path | None:
     # Supervisely has the folders img and ann in a folder for each dataset.
     if (folder / "ann").is_dir():
         return folder / "ann"
+    # The OIDv4 ToolKit has Label in the folder of the images of a class.
+    if (folder / named_boxes.FOLDER).is_dir():
+        return folder / named_boxes.FOLDER
     # MOT has img1 and gt in a folder for each sequence.
     if (folder / mot.FOLDER / mot.FILE).is_file():
         return folder / mot.FOLDER

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotations.tools import cub, icdar, mot, svhn
+from fastpipe.sources.annotations.tools import cub, icdar, mot, named_boxes, svhn
 from fastpipe.sources.annotations.tools.dota import HEADER as DOTA_HEADER
 from fastpipe.sources.annotations.tools.visdrone import numbers_of
 from fastpipe.sources.files import SourcePath, open_binary
@@ -107,6 +107,11 @@ _ICDAR = AnnotationTool(
     "lists of ICDAR (four corners and a text on each line)", _PACK_BOTH, "ICDAR"
 )
 _MOT = AnnotationTool("the boxes of a sequence of MOT", _PACK_BOTH, mot.READER)
+_NAMED_BOXES = AnnotationTool(
+    "label files of the OIDv4 ToolKit (a class, left, top, right and bottom on each line)",
+    _PACK_BOTH,
+    named_boxes.READER,
+)
 _VISDRONE = AnnotationTool("label files of VisDrone", _PACK_BOTH, "VisDrone")
 _CROWD_HUMAN = AnnotationTool(
     "CrowdHuman's annotations (a line for each image)", _PACK_BOTH, "CrowdHuman"
@@ -231,6 +236,8 @@ def recognise_tool(start: bytes, name: str) -> AnnotationTool | None:
         return _ICDAR
     if whole_lines and file_name == mot.FILE and mot.is_list_of_boxes(whole_lines):
         return _MOT
+    if whole_lines and named_boxes.is_list_of_boxes(whole_lines):
+        return _NAMED_BOXES
     return _recognise_line(lines[0])
 
 

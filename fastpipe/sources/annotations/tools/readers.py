@@ -23,6 +23,7 @@ from fastpipe.sources.annotations.tools import (
     labelbox,
     labelme,
     mot,
+    named_boxes,
     segment_anything,
     supervisely,
     svhn,
@@ -83,6 +84,7 @@ READERS = {
     "SVHN": Reader(svhn.parse, _JSON, classes=svhn.CLASSES),
     "ICDAR": Reader(icdar.parse, is_beside=True, prefix=icdar.PREFIX),
     mot.READER: Reader(mot.parse, _PATH, is_of_sequence=True),
+    named_boxes.READER: Reader(named_boxes.parse, is_beside=True),
     "SA-1B": Reader(segment_anything.parse, is_beside=True),
 }
 
