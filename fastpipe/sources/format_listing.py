@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotated_images import list_annotated_images
 from fastpipe.sources.annotations.annotation_folders import FolderPair, pair_folders
 from fastpipe.sources.annotations.coco import list_coco
-from fastpipe.sources.annotations.masks import MaskFolders, list_masks
+from fastpipe.sources.annotations.masks import MaskFolders, list_kinds, list_masks
 from fastpipe.sources.annotations.sample_folders import (
     are_samples,
     list_sample_folders,
@@ -37,9 +38,11 @@ from fastpipe.sources.folders.splits import (
     first_paths,
     split_folders,
     split_of_name,
+    training_or_first,
 )
 from fastpipe.sources.listing import Assumption, Listing, add_assumptions
 from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.path_labels import BY_FIRST_FOLDER
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise_folder
 from fastpipe.sources.tables.manifest import list_manifest
@@ -360,7 +363,10 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     elif splits or (options.split is not None and not pair.classes):
         if not splits:
             _refuse_split_of_list(source.root, options.split)
-        chosen = choose_split(images, options.split, splits)
+        more = ""
+        if len(splits) > 1 and options.split is None and options.fields is None:
+            more = _describe_kinds(source.root, splits, masks)
+        chosen = choose_split(images, options.split, splits, more)
         split_of_masks = find_split(chosen, names_in(masks, FEW).folders)
         if split_of_masks is None:
             raise PackError(
@@ -371,5 +377,40 @@ def _list_masks(source: Recognised, options: SourceOptions) -> Listing:
     root = source.root
     images_below = path_below(root, images)
     masks_below = path_below(root, masks)
-    folders = MaskFolders(root, images_below, masks_below, pair.classes)
-    return list_masks(folders, options, listed, _folders_around(source))
+    parts = []
+    for images_of_part, masks_of_part in pair.folders:
+        parts.append(
+            (path_below(root, images_of_part), path_below(root, masks_of_part))
+        )
+    folders = MaskFolders(root, images_below, masks_below, pair.classes, tuple(parts))
+    listing = list_masks(folders, options, listed, _folders_around(source))
+    if not parts or options.label_pattern is not None:
+        return listing
+    names = [path.partition("/")[0] for path, _ in parts]
+    text = f"labels: none, for {first_paths(names)} have images and masks each, and are packed together"
+    if source.split:
+        return add_assumptions(listing, [Assumption(text)])
+    text += "; if they are the classes, pass the option"
+    return add_assumptions(listing, [Assumption(text, BY_FIRST_FOLDER)])
+
+
+def _describe_kinds(
+    root: SourcePath, splits: Mapping[str, SourcePath], masks: SourcePath
+) -> str:
+    """The option to add where each image of a split has masks of several kinds; or "".
+
+    Cityscapes has gtFine_labelIds, gtFine_instanceIds and gtFine_color.
+    """
+    split = training_or_first(splits)
+    split_of_masks = find_split(split, names_in(masks, FEW).folders)
+    if split_of_masks is None:
+        return ""
+    images_below = path_below(root, splits[split])
+    folders = MaskFolders(root, images_below, path_below(root, masks / split_of_masks))
+    kinds = list_kinds(folders)
+    if len(kinds) < 2:
+        return ""
+    return (
+        f". Each image has masks of the kinds {first_paths(kinds)}: add --field mask={kinds[0]}, or "
+        "that of another kind"
+    )

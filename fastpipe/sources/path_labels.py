@@ -19,6 +19,7 @@ from fastpipe.sources.listing import Source, replace_sources
 LABEL_PATTERN = "--label-pattern"
 # The class is the folder of the image, or the folders if they lie in one another.
 FOLDER_PATTERN = "(.+)/"
+BY_FIRST_FOLDER = f"{LABEL_PATTERN} '([^/]+)/'"
 BY_FOLDER = f"{LABEL_PATTERN} '{FOLDER_PATTERN}'"
 # The class is the last folder of these.
 LAST_FOLDER_PATTERN = "([^/]+)/[^/]*$"

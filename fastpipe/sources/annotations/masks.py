@@ -85,21 +85,34 @@ class MaskFolders(NamedTuple):
     """The folders of images and of their masks; these two are relative to `root`.
 
     classes: of images in class folders, some of which have no masks. Note [masks of defects]
+    parts: the folders of images and of masks in each part of the source, as Urban/images_png and
+        Urban/masks_png of LoveDA. `images` and `masks` are the folder around them, then.
     """
 
     root: SourcePath
     images: str
     masks: str
     classes: tuple[str, ...] = ()
+    parts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def image_folders(self) -> list[str]:
+        """All folders of images."""
+        return [images for images, _ in self.parts] or [self.images]
+
+    @property
+    def mask_folders(self) -> list[str]:
+        """The folder of masks of each folder of images."""
+        return [masks for _, masks in self.parts] or [self.masks]
 
     @property
     def are_one(self) -> bool:
         """Whether the masks lie beside their images, as a_mask.png beside a.png."""
-        return self.images == self.masks
+        return not self.parts and self.images == self.masks
 
     def __str__(self) -> str:
-        images = readable(str(self.root / self.images))
-        masks = readable(str(self.root / self.masks))
+        images = readable(str(self.root / self.image_folders[0]))
+        masks = readable(str(self.root / self.mask_folders[0]))
         return f"{images} and {masks}"
 
 
@@ -124,8 +137,8 @@ def list_masks(
         PackError: the names do not tell which mask belongs to which image, or the pixels of masks
             are no numbers of classes.
     """
-    images = sorted(_pictures_in(folders.root, folders.images))
-    masks = sorted(_pictures_in(folders.root, folders.masks))
+    images = sorted(_pictures_in(folders.root, folders.image_folders))
+    masks = sorted(_pictures_in(folders.root, folders.mask_folders))
     assumed: list[Assumption] = []
     if folders.are_one:
         images = [path for path in images if not is_called_mask_file(path)]
@@ -226,8 +239,9 @@ def list_masks(
     return replace(listing, assumed=tuple(assumed))
 
 
-def _pictures_in(root: SourcePath, folder: str) -> Iterator[str]:
-    return filter(is_picture, files_below(root, folder, hidden=False))
+def _pictures_in(root: SourcePath, folders: Sequence[str]) -> Iterator[str]:
+    for folder in folders:
+        yield from filter(is_picture, files_below(root, folder, hidden=False))
 
 
 def _keep_stems(paths: Sequence[str], stems: Collection[str]) -> list[str]:
@@ -244,7 +258,7 @@ def _pair_names(
     # Folder and name without affixes -> the images that are called so.
     images_without_affix: dict[tuple[str, str], list[str]] = {}
     for image in images:
-        folder, stem = _folder_and_stem(image, folders.images)
+        folder, stem = _folder_and_stem(image, folders.image_folders)
         image_of[folder, stem] = image
         common_name = _IMAGE_AFFIX.sub("", stem)
         images_without_affix.setdefault((folder, common_name), []).append(image)
@@ -255,7 +269,7 @@ def _pair_names(
 
     pairs: dict[str, dict[str, str]] = {}
     for mask in masks:
-        folder, stem = _folder_and_stem(mask, folders.masks)
+        folder, stem = _folder_and_stem(mask, folders.mask_folders)
         # The mask belongs to the image with the longest name that its own name begins with: a_1.png
         # to a_1.jpg, and only without such an image to a.jpg.
         ends = [match.start() for match in _SEPARATOR.finditer(stem)]
@@ -281,7 +295,7 @@ def _pair_numbers(
     """
     image_of: dict[tuple[str, str], str] = {}
     for image in images:
-        folder, stem = _folder_and_stem(image, folders.images)
+        folder, stem = _folder_and_stem(image, folders.image_folders)
         number = _LEADING_NUMBER.match(stem)
         if number is None or (folder, number[0]) in image_of:
             return {}
@@ -289,7 +303,7 @@ def _pair_numbers(
 
     pairs: dict[str, dict[str, str]] = {}
     for mask in masks:
-        folder, stem = _folder_and_stem(mask, folders.masks)
+        folder, stem = _folder_and_stem(mask, folders.mask_folders)
         number = _LEADING_NUMBER.match(stem)
         if number is None:
             return {}
@@ -325,17 +339,24 @@ def _assume_no_labels(folders: MaskFolders, images: Sequence[str]) -> list[Assum
     return [Assumption(text, BY_FOLDER)]
 
 
-def _folder_and_stem(path: str, top: str) -> tuple[str, str]:
-    """The folder of a file, relative to `top`, and its name without the ending."""
-    relative = PurePosixPath(path).relative_to(top)
-    return str(relative.parent), relative.stem
+def _folder_and_stem(path: str, tops: Sequence[str]) -> tuple[str, str]:
+    """The folder of a file in one of the folders `tops`, and its name without the ending.
+
+    Of several, the number of the folder stands before it: images and masks of a part have the same.
+    """
+    pure_path = PurePosixPath(path)
+    for number, top in enumerate(tops):
+        if pure_path.is_relative_to(top):
+            relative = pure_path.relative_to(top)
+            return f"{number}/{relative.parent}", relative.stem
+    raise ValueError(f"{path} lies in none of the folders")
 
 
 def _requested_field(
     folders: MaskFolders, pairs: _Pairs, column: FieldColumn
 ) -> SourceField:
     """The field of masks that a user asks for: its column is a kind of mask, or their folder."""
-    is_folder = column.column == PurePosixPath(folders.masks).name
+    is_folder = column.column == PurePosixPath(folders.mask_folders[0]).name
     if is_folder and column.column not in pairs and len(pairs) == 1:
         column = column._replace(column=next(iter(pairs)))
     if column.column == INSTANCES and INSTANCES not in pairs:
@@ -354,12 +375,7 @@ def _requested_field(
 
 def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceField:
     """The field of the only kind of mask that nearly all images have."""
-    min_masks = _MIN_SHARE * num_images
-    complete_kinds = [
-        kind
-        for kind, masks_of_kind in without_numbered_kinds(pairs).items()
-        if len(masks_of_kind) >= min_masks
-    ]
+    complete_kinds = _complete_kinds(pairs, num_images)
     if len(complete_kinds) == 1 and not are_numbers_alone(pairs):
         return SourceField(_MASK, _MASK, column=complete_kinds[0])
 
@@ -388,6 +404,39 @@ def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceF
         "--format imagefolder takes the two folders as classes. Other pairs can be listed in a CSV "
         "file: --field mask=COLUMN:mask"
     )
+
+
+def list_kinds(folders: MaskFolders) -> list[str]:
+    """The kinds of masks that nearly all images have; those with PNGs of numbers come first."""
+    images = sorted(_pictures_in(folders.root, folders.image_folders))
+    masks = sorted(_pictures_in(folders.root, folders.mask_folders))
+    pairs = _pair_names(folders, images, masks)
+    complete_kinds = _complete_kinds(pairs, len(images))
+    return sorted(
+        complete_kinds, key=lambda kind: _rank_kind(folders, kind, pairs[kind])
+    )
+
+
+def _rank_kind(
+    folders: MaskFolders, kind: str, masks: Mapping[str, str]
+) -> tuple[bool, bool]:
+    """The key that `list_kinds` sorts by: masks of classes, then those of objects, then pictures."""
+    try:
+        with open_binary(folders.root / min(masks.values())) as file:
+            start = file.read(COLOR_TYPE_OFFSET + 1)
+    except OSError:
+        start = b""
+    return not is_png_of_numbers(start), "instance" in kind.lower()
+
+
+def _complete_kinds(pairs: _Pairs, num_images: int) -> list[str]:
+    """The kinds of masks that nearly all images have."""
+    min_masks = _MIN_SHARE * num_images
+    complete_kinds = []
+    for kind, masks_of_kind in without_numbered_kinds(pairs).items():
+        if len(masks_of_kind) >= min_masks:
+            complete_kinds.append(kind)
+    return complete_kinds
 
 
 def _images_without_defect(
@@ -434,7 +483,8 @@ def _make_row(
         if mask is not None and (masks or field.has_object_numbers):
             values[field.name] = value_of_masks(masks or [mask], field)
         if mask is None and problem is None:
-            problem = f"no {field.name} of this name in {folders.masks}"
+            where = first_paths(folders.mask_folders)
+            problem = f"no {field.name} of this name in {where}"
     return Row(image, values, problem, image, label)
 
 
@@ -519,7 +569,7 @@ def _check_masks(
 
 def _class_names(folders: MaskFolders, masks: Sequence[str]) -> tuple[str, ...]:
     """The names of the classes in masks of VOC; none in masks of objects."""
-    if not masks or PurePosixPath(folders.masks).parts[0] == _OBJECT_MASKS:
+    if not masks or PurePosixPath(folders.masks).parts[:1] == (_OBJECT_MASKS,):
         return ()
     try:
         with open_binary(folders.root / masks[0]) as file:

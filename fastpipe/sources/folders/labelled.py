@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import refuse_tool
 from fastpipe.sources.annotations.annotation_folders import (
@@ -55,6 +57,8 @@ from fastpipe.sources.tables.table_remedies import some_tables
 _VOC_FOLDERS = ("Annotations", "JPEGImages")
 # VOC has the masks of classes in the first folder, and those of objects in the second one.
 _VOC_MASKS = ("SegmentationClass", "SegmentationObject")
+# More folders are classes, or samples.
+_MAX_PARTS = 64
 # Forms of the pictures in a folder of masks.
 _NUMBERS = "numbers"
 _JPEG = "JPEG"
@@ -82,7 +86,11 @@ def labelled_formats(
         return ["yolo"]
     if find_defect_pairs(root, names):
         return ["masks"]
-    pairs = pair_folders(root, names) or pair_by_roles(root, names)
+    pairs = (
+        pair_folders(root, names)
+        or pair_by_roles(root, names)
+        or _pair_parts(root, names)
+    )
     if not pairs:
         if is_flat_voc(names):
             return ["voc"]
@@ -275,6 +283,28 @@ def pair_by_roles(root: SourcePath, names: Names) -> list[FolderPair]:
     return pairs
 
 
+def _pair_parts(root: SourcePath, names: Names) -> list[FolderPair]:
+    """One pair of all folders of a source, if each of them has images beside masks; or none.
+
+    LoveDA has Rural/images_png and Rural/masks_png, and Urban with the same folders.
+    """
+    if not isinstance(root, Path) or not 2 <= len(names.folders) <= _MAX_PARTS:
+        return []
+    if any(map(is_picture, names.files)) or split_folders(root, names):
+        return []
+    folders: list[tuple[Path, Path]] = []
+    for name in names.folders:
+        part = root / name
+        inner = names_in(part, FEW)
+        pairs = pair_folders(part, inner) or pair_by_roles(part, inner)
+        if len(pairs) != 1 or pairs[0].kind != "masks" or pairs[0].split:
+            return []
+        folders.append((Path(str(pairs[0].images)), Path(str(pairs[0].labels))))
+    if are_samples(root, names):
+        return []
+    return [FolderPair("masks", root, root, "", folders=tuple(folders))]
+
+
 def _has_label_numbers(root: SourcePath, name: str) -> bool:
     """Whether a folder is called like labels, and has PNGs of numbers: label_images_semantic."""
     return is_called_label(name) and _form_of_first(root / name) == _NUMBERS
@@ -293,7 +323,7 @@ def find_pairs(format_name: str, root: SourcePath, names: Names) -> list[FolderP
     # Pairs of the format come first; pairs whose folders of labels are empty may be of any format.
     all_pairs = pair_folders(root, names)
     if not all_pairs and format_name == "masks":
-        all_pairs = pair_by_roles(root, names)
+        all_pairs = pair_by_roles(root, names) or _pair_parts(root, names)
     pairs = [pair for pair in all_pairs if pair.kind == format_name]
     if not pairs:
         pairs = [pair for pair in all_pairs if not pair.kind]
