@@ -17,11 +17,14 @@ from urllib.parse import unquote
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.coco_annotations import Annotations
 from fastpipe.sources.annotations.written_paths import split_written_path
-from fastpipe.sources.files import SourcePath, state_or_problem
-from fastpipe.sources.folders.splits import split_in_path
+from fastpipe.sources.files import SourcePath, names_in, state_or_problem
+from fastpipe.sources.folders.splits import FEW, meaning_of_split, split_in_path
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.tables.row_paths import is_name
 from fastpipe.sources.tables.written_names import WrittenNames
+
+# So many folders beside annotations are searched for the first image.
+_MAX_FOLDERS = 16
 
 
 class ImageFolder(NamedTuple):
@@ -70,6 +73,14 @@ def find_image_folder(annotations: Annotations, split: str | None) -> ImageFolde
         if len(ends) == 1:
             return _use_path_end(annotations, ends[0])
         roots = [end.root for end in ends]
+    if not roots and path and not annotations.url_images:
+        # AP-10K has the images in the folder data beside that of the annotations.
+        roots = _folders_with(_other_folders(annotations.paths[0], split), path)
+        if len(roots) == 1:
+            text = (
+                f"images: those in {readable(str(roots[0]))}, which has the first one"
+            )
+            return ImageFolder(roots[0], (Assumption(text, "--image-root FOLDER"),))
 
     shown_roots = ", ".join(readable(str(root)) for root in roots or candidates)
     count = "several" if roots else "none"
@@ -117,6 +128,21 @@ def _candidate_folders(file: SourcePath, split: str | None) -> list[SourcePath]:
             folders += [top / name, top / "images" / name]
     # A dict in place of a set keeps the order.
     return list(dict.fromkeys(folders))
+
+
+def _other_folders(file: SourcePath, split: str | None) -> list[SourcePath]:
+    """The folders beside the annotations that are not called after another split."""
+    top = file.parent
+    if top.name == "annotations":
+        top = top.parent
+    if not isinstance(top, Path):
+        return []
+    meaning = meaning_of_split(split or file.name)
+    folders: list[SourcePath] = []
+    for name in names_in(top, FEW).folders[:_MAX_FOLDERS]:
+        if meaning_of_split(name) in ("", meaning):
+            folders.append(top / name)
+    return folders
 
 
 def _first_path(annotations: Annotations) -> str:
