@@ -12,9 +12,11 @@ from typing import NamedTuple
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError
 from fastpipe.sources.annotations.annotation_folders import is_called_masks
+from fastpipe.sources.column_choice import find_image_like_columns
 from fastpipe.sources.encodings import open_as_utf8
 from fastpipe.sources.files import SourcePath, names_in, open_binary
 from fastpipe.sources.folders.splits import FEW, are_called_like_parts
+from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.joined_column import picture_in_joined
 from fastpipe.sources.tables.likely_encoding import likely_encoding
 from fastpipe.sources.tables.rows import Row
@@ -126,7 +128,7 @@ def find_listing_tables(
         rows = first_rows(root / name, encoding)
         places = []
         for row in rows:
-            place = _find_picture(row, folders)
+            place = _find_picture(row, folders) or _find_deep_file(row, image_folder)
             if place is not None:
                 places.append(place)
         # Some pictures of a table may be missing.
@@ -264,6 +266,20 @@ def _find_picture_of_names(
     return None
 
 
+def _find_deep_file(row: Sequence[str], root: SourcePath) -> _Place | None:
+    """The folder of the picture whose path below a folder the row has; None if it has none.
+
+    RVL-CDIP has imagesa/a/a/a/aaa08d00/2071.tif, in deeper folders than are listed.
+    """
+    for value in row:
+        if is_picture(value) and "/" in value and _is_file_below(root, value):
+            folder = root
+            for name in value.strip("/").split("/")[:-1]:
+                folder = folder / name
+            return _Place(folder, value)
+    return None
+
+
 def _is_picture_in(folder: SourcePath, name: str) -> bool:
     if not isinstance(folder, Path):
         return False
@@ -347,7 +363,9 @@ def _form_of(table: SourcePath, encoding: str | None) -> TextForm | None:
 
 def _is_list(table: SourcePath, form: TextForm) -> bool:
     """Whether a file is called like a list, and its first line may be a header or a row."""
-    return not form.columns and table.suffix.lower() in LISTS
+    # Stanford Online Products has the header image_id class_id super_class_id path.
+    has_header = bool(find_image_like_columns(form.header, SourceOptions()))
+    return not form.columns and not has_header and table.suffix.lower() in LISTS
 
 
 def _read_first_cells(
