@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.tools import cub, icdar, mot, named_boxes, svhn
 from fastpipe.sources.annotations.tools.dota import HEADER as DOTA_HEADER
@@ -269,6 +270,9 @@ def _recognise_line(line: str) -> AnnotationTool:
         return _NUMBERS
 
     words = line.split()
+    # WFLW has the path of the image behind the points of a face: a line of a list of images.
+    if is_picture(words[-1] if words else ""):
+        return TEXT
     are_numbers = [is_number(word) for word in words]
     # Only the first word of a KITTI line, the class, is not a number.
     kitti_numbers = are_numbers[1 : 1 + _KITTI_NUMBERS]

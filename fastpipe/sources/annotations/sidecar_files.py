@@ -30,6 +30,7 @@ from fastpipe.sources.annotations.annotation_folders import (
     without_mask_suffix,
 )
 from fastpipe.sources.file_formats import (
+    MANIFESTS,
     format_of,
     unread_remedy,
 )
@@ -57,6 +58,8 @@ _IMAGE_SUFFIX = re.compile(
 )
 # The start of so many files is read to see whether they are texts. Behind a URL each is a request.
 _MAX_READ = 64
+# Tables are looked for in so many folders of a folder without images.
+_MAX_FOLDERS = 8
 # So many tables in a folder without pictures are read to see whether they have pixels.
 _MAX_TABLES = 3
 # A picture of PPM in text begins so.
@@ -131,12 +134,27 @@ def leave_out_sidecar_files(
         assumed.append(
             Assumption(
                 f"files that are called like images, and are not read: {len(like_images):,}, such as "
-                f"{readable(example.path)} ({tool.name}). To keep what they say: {tool.remedy}"
+                f"{readable(example.path)} ({_name_of(tool, example)}). To keep what they say: "
+                f"{_remedy_of(root, tool, example)}"
             )
         )
     lists = [source for source in sidecars if source.path not in paths_like_images]
     assumed += _leave_out_class_lists(sources, lists, image_labels)
     return assumed
+
+
+def _name_of(tool: AnnotationTool, example: Source) -> str:
+    """The name of a tool; of a table without a tool "a table"."""
+    is_table = tool == DATA and format_of(example.path) in MANIFESTS
+    return "a table" if is_table else tool.name
+
+
+def _remedy_of(root: SourcePath, tool: AnnotationTool, example: Source) -> str:
+    """What the user can do with files that are called like images."""
+    if tool == DATA and format_of(example.path) in MANIFESTS:
+        # DeepLabCut has CollectedData_me.csv beside CollectedData_me.h5 and the images.
+        return f"pass the table, {quote_for_shell(str(root / example.path))}"
+    return tool.remedy
 
 
 def _leave_out_class_lists(
@@ -305,8 +323,7 @@ def _only_folder_error(
             f"{remedy} for the images alone"
         )
     for empty in empty_labels:
-        inner = root / classes[empty]
-        tables = find_listing_tables(inner, names_in(inner).files, image_folder=folder)
+        tables = _tables_in(root / classes[empty], folder)
         if tables:
             remedy = _remedy_of_tables(folder, tables)
             break
@@ -316,6 +333,19 @@ def _only_folder_error(
         f"{readable(str(root))}: only the folder {name} has images, and {others} {verb} none, so the "
         f"folders are no classes. {remedy}. {AS_CLASSES} takes the folders as classes"
     )
+
+
+def _tables_in(folder: SourcePath, images: SourcePath) -> list[ListingTable]:
+    """The tables in a folder, or in the first folder in it that has some, that list some images.
+
+    WFLW has its lists in WFLW_annotations/list_98pt_rect_attr_train_test.
+    """
+    names = names_in(folder)
+    for inner in (folder, *(folder / name for name in names.folders[:_MAX_FOLDERS])):
+        tables = find_listing_tables(inner, names_in(inner).files, image_folder=images)
+        if tables:
+            return tables
+    return []
 
 
 def _remedy_of_tables(folder: SourcePath, tables: Sequence[ListingTable]) -> str:

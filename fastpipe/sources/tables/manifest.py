@@ -98,8 +98,10 @@ def list_manifest(
     table = readable(str(path))
     reader = choose_reader(path, kind, options)
     assumed = reader.assumed
-    is_typed = kind != "csv"
-    manifest = Manifest(path, table, options, is_typed, is_metadata, reader.read_rows)
+    is_typed = kind != "csv" or bool(reader.kinds)
+    manifest = Manifest(
+        path, table, options, is_typed, is_metadata, reader.read_rows, reader.kinds
+    )
     # The first reading shows what the columns hold. The second one makes the rows.
     scan_columns(manifest)
     _refuse_coco_annotations(manifest)
@@ -121,7 +123,9 @@ def list_manifest(
     if split is not None:
         del field_values[split.column]
 
-    boxes = find_box_columns(manifest.summaries, options, table)
+    boxes = None
+    if not reader.kinds:
+        boxes = find_box_columns(manifest.summaries, options, table)
     column_names = list(field_values)
     if boxes is not None and BOXES not in manifest.summaries:
         # --field can name the boxes as if they were a column.

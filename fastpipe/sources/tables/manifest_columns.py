@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastpipe.errors import PackError
@@ -45,6 +45,8 @@ class Manifest:
     is_metadata: bool
     # Begins to read the rows. It is called once for the columns, and then for the images.
     read_rows: Callable[[], Iterator[Row]]
+    # Column -> the kind of its field, where the format says it.
+    kinds: Mapping[str, str] = field(default_factory=dict)
     # A column -> what its values are, in the order of the columns.
     summaries: dict[str, ColumnSummary] = field(default_factory=dict)
     # A column that may have the paths of images -> the folders in these paths.
@@ -156,6 +158,8 @@ def choose_manifest_columns(
     def kind_of(column: str) -> str:
         if manifest.is_metadata and column.endswith(_FURTHER_IMAGES):
             return "image"
+        if column in manifest.kinds:
+            return manifest.kinds[column]
         if column not in summaries:
             return "boxes"  # BOXES stands for several columns
         if holds_runs(column, summaries[column]):
@@ -180,7 +184,7 @@ def choose_manifest_columns(
         ending = _FURTHER_IMAGES
     wishes = manifest.options.fields or ()
     has_lists = has_picture_lists or any(wish.kind == "images" for wish in wishes)
-    return choose_columns(
+    chosen = choose_columns(
         manifest.table,
         column_names,
         manifest.options,
@@ -191,6 +195,14 @@ def choose_manifest_columns(
         hint,
         needs_image=not has_lists,
     )
+    if "boxes" not in summaries or not manifest.kinds:
+        return chosen
+    # The other values of WFLW are of a face each, and go with its box.
+    fields = []
+    for source_field in chosen.fields:
+        is_per_box = source_field.kind in ("keypoints", "json")
+        fields.append(source_field._replace(is_per_box=is_per_box))
+    return chosen._replace(fields=tuple(fields))
 
 
 def describe_image_column(manifest: Manifest) -> str:

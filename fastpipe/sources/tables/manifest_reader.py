@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -19,6 +19,8 @@ from fastpipe.sources.tables.joined_column import (
 from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.numbered_captions import read_numbered_captions
 from fastpipe.sources.tables.pixel_tables import refuse_pixels
+from fastpipe.sources.tables.point_tables import KINDS as POINT_KINDS
+from fastpipe.sources.tables.point_tables import find_point_table
 from fastpipe.sources.tables.rows import Row
 from fastpipe.sources.tables.synset_strings import COLUMNS as SYNSET_COLUMNS
 from fastpipe.sources.tables.synset_strings import has_synsets, rows_with_synsets
@@ -43,11 +45,16 @@ class RowReader(NamedTuple):
     assumed: list[Assumption]
     # Names of the classes by number; None: the labels of the rows say them.
     classes: tuple[str, ...] | None = None
+    # Column -> the kind of its field, where the format says it. Then values have types, as in JSON.
+    kinds: Mapping[str, str] = {}
 
 
 def choose_reader(path: SourcePath, kind: str, options: SourceOptions) -> RowReader:
     """Chooses the function that reads the rows, by the kind of the file and its first lines."""
     if kind == "csv":
+        read_points = find_point_table(path, options)
+        if read_points is not None:
+            return RowReader(read_points, [], kinds=POINT_KINDS)
         try:
             form = detect_text_form(path, options.encoding)
         except OSError as problem:

@@ -31,6 +31,7 @@ from fastpipe.sources.tables.lists_of_tables import (
     find_lists_of_splits,
     without_lists,
 )
+from fastpipe.sources.tables.point_tables import find_point_table
 from fastpipe.sources.tables.table_files import tables_of_other_splits
 from fastpipe.sources.tables.training_classes import describe_options_of_training
 from fastpipe.sources.tables.written_names import fold_name, folded_stem
@@ -127,6 +128,8 @@ def option_of_encoding(table: SourcePath) -> str:
 
 def _option_of_label_column(table: SourcePath, images: SourcePath | None) -> str:
     """The option that names the columns with labels; "" if none look like it."""
+    if find_point_table(table, SourceOptions()) is not None:
+        return ""
     summaries: dict[str, ColumnSummary] = {}
     for index, row in enumerate(first_cells(table, _ROWS_READ)):
         for column, text in row.items():
