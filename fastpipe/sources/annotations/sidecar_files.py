@@ -42,6 +42,7 @@ from fastpipe.sources.listing import Assumption, Source, replace_sources
 from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.path_labels import BY_FOLDER
 from fastpipe.sources.source_bytes import read_source
+from fastpipe.sources.tables.json_mappings import find_json_mapping
 from fastpipe.sources.tables.listed_images import (
     ListingTable,
     find_listing_tables,
@@ -139,7 +140,7 @@ def leave_out_sidecar_files(
             )
         )
     lists = [source for source in sidecars if source.path not in paths_like_images]
-    assumed += _leave_out_class_lists(sources, lists, image_labels)
+    assumed += _leave_out_class_lists(root, sources, lists, image_labels)
     return assumed
 
 
@@ -158,6 +159,7 @@ def _remedy_of(root: SourcePath, tool: AnnotationTool, example: Source) -> str:
 
 
 def _leave_out_class_lists(
+    root: SourcePath,
     sources: list[Source],
     lists: Sequence[Source],
     image_labels: Container[int],
@@ -176,10 +178,17 @@ def _leave_out_class_lists(
         return []  # one file is rejected, and its reason is shown
     _remove_sources(sources, {source.path for source in in_classes})
     first_path = min(source.path for source in in_classes)
+    remedy = ROW_A_BOX
+    if find_json_mapping(root / first_path) is not None:
+        # DiffusionDB has part-000001/part-000001.json, with the prompts of the images beside it.
+        remedy = (
+            f"pass the first one, {quote_for_shell(str(root / first_path))}, and then add the "
+            "others: fastpipe add FILE DST"
+        )
     return [
         Assumption(
             f"lists in class folders, which are not read: {len(in_classes):,} in {num_classes:,} "
-            f"folders, such as {readable(first_path)}. To keep what they say: {ROW_A_BOX}"
+            f"folders, such as {readable(first_path)}. To keep what they say: {remedy}"
         )
     ]
 

@@ -1,7 +1,8 @@
 """A JSON object that says the classes of images -> a row for each image.
 
-Programs write it in three ways: {"a.jpg": "cat"}; {"cat": ["a.jpg", "b.jpg"]}, as Food-101's
-train.json, also with the names of splits; and {"labels": [["a.jpg", 0]]}, as StyleGAN's dataset.json.
+Programs write it in four ways: {"a.jpg": "cat"}; {"a.jpg": {"p": "a cat"}}, as the parts of DiffusionDB
+with their prompts; {"cat": ["a.jpg", "b.jpg"]}, as Food-101's train.json, also with the names of splits;
+and {"labels": [["a.jpg", 0]]}, as StyleGAN's dataset.json.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ def find_json_mapping(path: SourcePath) -> Callable[[], Iterator[Row]] | None:
             is_class = isinstance(value, (str, int)) and not isinstance(value, bool)
             if is_class and is_picture(name):
                 return partial(_rows_of_paths, path)
+            if isinstance(value, dict) and value and is_picture(name):
+                return partial(_rows_of_values, path)
         elif isinstance(value, str):
             if is_picture(value) or "/" in value:
                 names = {name for name, _, _ in object_entries(path)}
@@ -54,6 +57,21 @@ def _rows_of_paths(path: SourcePath) -> Iterator[Row]:
     """The rows of an object with a class for each path."""
     for number, (name, _, value) in enumerate(object_entries(path), 1):
         yield Row(row_name(path.name, number), {"path": name, "label": value})
+
+
+def _rows_of_values(path: SourcePath) -> Iterator[Row]:
+    """The rows of an object with an object for each path."""
+    for number, (name, _, value) in enumerate(object_entries(path), 1):
+        where = row_name(path.name, number)
+        if isinstance(value, dict):
+            yield Row(where, {"path": name, **_without_path(value)})
+        else:
+            yield Row(where, problem=f"expected an object of values, got {value!r:.60}")
+
+
+def _without_path(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of an image, without a path of its own: the object is called after the file."""
+    return {name: value for name, value in values.items() if name != "path"}
 
 
 def _rows_of_lists(path: SourcePath, column: str) -> Iterator[Row]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.sources.becomes import becomes
-from support.sources.people import assumed, labels, photos, write
+from support.sources.people import assumed, labels, photos, values, write
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -61,8 +61,41 @@ def test_splits_of_paths(tmp_path: Path) -> None:
     assert labels(tmp_path) == {"a.jpg": None}
 
 
-@pytest.mark.parametrize("content", [{"0": "cat"}, {"names": ["cat", "dog"]}, {"a.jpg": {"x": 1}}])
+@pytest.mark.parametrize("content", [{"0": "cat"}, {"names": ["cat", "dog"]}, {"a.jpg": {}}])
 def test_other_objects(tmp_path: Path, content: Any) -> None:
     photos(tmp_path, "a.jpg")
     with pytest.raises(PackError, match="expected COCO's"):
         fastpipe.pack(write(tmp_path / "names.json", content), tmp_path / "packed")
+
+
+@becomes(
+    'DiffusionDB: `part-000001/part-000001.json`, `{"a.png": {"p": "a cat", "st": 50}}`',
+    "the folders are classes, and the first file is named; passed alone a field for each value",
+    "SRC/part-000001/part-000001.json, then fastpipe add the others",
+)
+def test_values_of_paths(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "part-000001/a.png", "part-000001/b.png", "part-000002/c.png")
+    first = write(
+        source / "part-000001/part-000001.json",
+        {"a.png": {"p": "a cat", "st": 50, "c": 7.5}, "b.png": {"p": "dogs", "st": 20, "c": 7.0}},
+    )
+    other = write(
+        source / "part-000002/part-000002.json", {"c.png": {"p": "a cow", "st": 9, "c": 1.5}}
+    )
+    notices = assumed(fastpipe.pack(source, tmp_path / "none"))
+    words = f"pass the first one, {first}, and then add the others: fastpipe add FILE DST"
+    assert any(notice.endswith(words) for notice in notices)
+    fastpipe.pack(first, tmp_path / "packed")
+    expected = {"a.png": ["a cat", 50], "b.png": ["dogs", 20]}
+    assert values(tmp_path, "p", "st") == expected
+    fastpipe.add(other, tmp_path / "packed")
+    assert values(tmp_path, "p", "st") == expected | {"c.png": ["a cow", 9]}
+
+
+def test_an_entry_that_is_no_object(tmp_path: Path) -> None:
+    photos(tmp_path, "a.png", "b.png")
+    file = write(tmp_path / "p.json", {"a.png": {"p": "a cat"}, "b.png": 5})
+    summary = fastpipe.pack(file, tmp_path / "packed")
+    assert values(tmp_path, "p") == {"a.png": "a cat"}
+    ((_, reason),) = summary.tally.rejected
+    assert reason == "expected an object of values, got 5"
