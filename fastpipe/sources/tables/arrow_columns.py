@@ -62,6 +62,7 @@ def choose_table_columns(
     options: SourceOptions,
     file: str,
     are_masks: Callable[[str], bool],
+    name_pictures: Callable[[Sequence[str]], Sequence[str]],
 ) -> ColumnChoice:
     """Chooses the columns of a table as `choose_columns` does, also by the features of Hugging
     Face's datasets.
@@ -71,6 +72,8 @@ def choose_table_columns(
         options: the user's options.
         file: its name, for messages.
         are_masks: whether the first pictures of a column look like masks; only for messages.
+        name_pictures: those of some columns of texts that name pictures near the table; only for
+            messages.
     """
     _check_names(schema, file)
     type_names = {column.name: type_name(column.type) for column in schema}
@@ -83,6 +86,7 @@ def choose_table_columns(
         image_columns,
         kind_of=lambda column: _field_kind_of_column(schema, features, file, column),
         are_flags=lambda column: type_names[column] in ("int", "bool", "float"),
+        hint=_hint_for_images(image_columns, type_names, options, name_pictures),
         pick=_tell_masks(image_columns, type_names, options, are_masks),
         needs_image=not any(_has_picture_lists(column.type) for column in schema),
     )
@@ -143,6 +147,22 @@ def _image_columns(
         if name in columns_by_type:
             return columns_by_type[name]
     return find_image_like_columns(columns_by_type.get("text", ()), options)
+
+
+def _hint_for_images(
+    columns: Sequence[str],
+    type_names: Mapping[str, str],
+    options: SourceOptions,
+    name_pictures: Callable[[Sequence[str]], Sequence[str]],
+) -> str:
+    """Names the columns with names of pictures, where no column is called like them; or ""."""
+    if columns or options.image_column is not None:
+        return ""
+    texts = [column for column, name in type_names.items() if name == "text"]
+    named = name_pictures(texts)
+    if not named:
+        return ""
+    return f" (--image-column {' or '.join(map(quote_for_shell, named))})"
 
 
 def _tell_masks(

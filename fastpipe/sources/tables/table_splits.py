@@ -64,7 +64,7 @@ def list_classes_of_tables(paths: TablePaths, options: SourceOptions) -> Listing
             from fastpipe.sources.tables import arrow_columns  # needs pyarrow
 
             columns = arrow_columns.choose_table_columns(
-                file.schema, options, name, lambda _: False
+                file.schema, options, name, lambda _: False, lambda _: ()
             )
             if not classes.schema_names:
                 classes.schema_names = arrow_columns.detection_names(file.schema)

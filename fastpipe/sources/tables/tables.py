@@ -23,6 +23,7 @@ from fastpipe.sources.png_of_numbers import is_png_of_numbers
 from fastpipe.sources.settled_fields import settle_fields
 from fastpipe.sources.tables.likely import Known, find_column_assumptions, is_label_name
 from fastpipe.sources.tables.list_rows import list_rows
+from fastpipe.sources.tables.listed_images import find_columns_of_pictures
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tables.rows import Row, Rows, row_name, rows_of
 from fastpipe.sources.tables.table_classes import SCAN_ROWS, TableClasses
@@ -44,6 +45,8 @@ _MIN_DIGITS = 6
 _FIRST_TEXTS = 1000
 # The first pictures of a column, to see whether they are masks.
 _FIRST_PICTURES = 4
+# The first texts of a column, to see whether they name pictures.
+_FIRST_NAMES = 20
 _FILES_SAMPLED = 4
 _ROWS_SAMPLED = 128
 _NO_COLUMNS = ColumnChoice("", None, ())
@@ -223,7 +226,11 @@ def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
             from fastpipe.sources.tables import arrow_columns  # needs pyarrow
 
             columns = arrow_columns.choose_table_columns(
-                file.schema, options, name, partial(_have_masks, file)
+                file.schema,
+                options,
+                name,
+                partial(_have_masks, file),
+                partial(_name_pictures, file, options.root_of_images() or paths.folder),
             )
             if scan is None:
                 known = arrow_columns.known_columns(file.schema)
@@ -262,6 +269,21 @@ def _have_masks(file: TableFile, column: str) -> bool:
         if isinstance(picture, bytes):
             pictures.append(picture)
     return bool(pictures) and all(map(is_png_of_numbers, pictures))
+
+
+def _name_pictures(
+    file: TableFile, root: SourcePath, columns: Sequence[str]
+) -> list[str]:
+    """The columns whose first texts name pictures below a folder, as key of img2dataset does."""
+    texts: dict[str, list[str]] = {column: [] for column in columns}
+    try:
+        for group in islice(file.groups(), 1):
+            for values in islice(file.values(group, list(columns), _FIRST_NAMES), 1):
+                for column, values_of_column in zip(columns, values, strict=True):
+                    texts[column] = [text for text in values_of_column if text]
+    except PackError:
+        return []  # the file is damaged, and packing says where
+    return find_columns_of_pictures(root, texts)
 
 
 def _find_masks_as_pictures(

@@ -144,3 +144,25 @@ def test_two_columns_of_photos(tmp_path: Path) -> None:
     pq.write_table(pa.table({"before": images, "after": images}), tmp_path / "a.parquet")
     with pytest.raises(PackError, match=r"after, before\. --image-column picks one$"):
         fastpipe.pack(tmp_path / "a.parquet", tmp_path / "none")
+
+
+@becomes(
+    "img2dataset's files: `00000.parquet` with `key` beside `00000/000000000.jpg`",
+    "refused: the column of the names of images is named",
+    "--image-column key",
+)
+def test_names_of_files_in_a_column_of_parquet(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "00000/000000000.jpg", "00000/000000001.jpg")
+    columns = {
+        "url": ["http://x/6.jpg", "http://x/7.jpg"],
+        "caption": ["a cat", "a dog"],
+        "key": ["000000000", "000000001"],
+    }
+    pq.write_table(pa.table(columns), source / "00000.parquet")
+    with pytest.raises(PackError, match=r"--image-column names it \(--image-column key\)"):
+        fastpipe.pack(source, tmp_path / "none")
+    fastpipe.pack(source, tmp_path / "packed", image_column="key")
+    assert values(tmp_path, "caption") == {
+        "00000/000000000.jpg": "a cat",
+        "00000/000000001.jpg": "a dog",
+    }
