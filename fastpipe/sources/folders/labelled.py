@@ -286,7 +286,8 @@ def pair_by_roles(root: SourcePath, names: Names) -> list[FolderPair]:
 def _pair_parts(root: SourcePath, names: Names) -> list[FolderPair]:
     """One pair of all folders of a source, if each of them has images beside masks; or none.
 
-    LoveDA has Rural/images_png and Rural/masks_png, and Urban with the same folders.
+    LoveDA has Rural/images_png and Rural/masks_png, and Urban with the same folders. Each part has
+    more images than there are parts.
     """
     if not isinstance(root, Path) or not 2 <= len(names.folders) <= _MAX_PARTS:
         return []
@@ -300,7 +301,9 @@ def _pair_parts(root: SourcePath, names: Names) -> list[FolderPair]:
         if len(pairs) != 1 or pairs[0].kind != "masks" or pairs[0].split:
             return []
         folders.append((Path(str(pairs[0].images)), Path(str(pairs[0].labels))))
-    if are_samples(root, names):
+    # Folders with few images may be samples, whose masks are those of objects.
+    num_images = sum(map(is_picture, names_in(folders[0][0], FEW).files))
+    if num_images <= len(folders):
         return []
     return [FolderPair("masks", root, root, "", folders=tuple(folders))]
 

@@ -66,15 +66,19 @@ def write_mask(file: Path, number: int) -> None:
 def test_several_pairs_of_a_split(tmp_path: Path) -> None:
     source = tmp_path / "src"
     for number, name in enumerate(("Train/Rural", "Train/Urban", "Val/Rural", "Val/Urban"), 1):
-        photos(source / name, "images_png/0.png", f"images_png/{number}.png", size=(2, 1))
+        paths = ["images_png/0.png", f"images_png/{number}.png", "images_png/5.png"]
+        photos(source / name, *paths, size=(2, 1))
         write_mask(source / name / "masks_png/0.png", number)
         write_mask(source / name / f"masks_png/{number}.png", 9)
+        write_mask(source / name / "masks_png/5.png", 0)
     summary = fastpipe.pack(source, tmp_path / "packed", split="Train")
     expected = {
         "Rural/images_png/0.png": [0, 1],
         "Rural/images_png/1.png": [0, 9],
+        "Rural/images_png/5.png": [0, 0],
         "Urban/images_png/0.png": [0, 2],
         "Urban/images_png/2.png": [0, 9],
+        "Urban/images_png/5.png": [0, 0],
     }
     assert masks(tmp_path) == expected
     notice = "labels: none, for Rural, Urban have images and masks each, and are packed together"

@@ -38,8 +38,8 @@ def test_images_and_targets(tmp_path: Path, images: str, targets: str) -> None:
 
 
 @becomes(
-    "LoveDA: `Urban/images_png/`, `Urban/masks_png/`, and the same of `Rural/`",
-    "refused with the folder to pass, which has a field `mask`",
+    "`Urban/images_png/`, `Urban/masks_png/`, and the same of `Rural/`, with two images each",
+    "refused, as the folders may be samples; passed alone, each has a field `mask`",
     "SRC/Urban",
 )
 def test_sources_in_folders(tmp_path: Path) -> None:
