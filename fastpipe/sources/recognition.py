@@ -291,6 +291,8 @@ class _InnerAnnotations(NamedTuple):
 
 def _inner_annotations(root: SourcePath, names: Names) -> _InnerAnnotations | None:
     """The first folder that is a source with annotations, as BCCD/ beside test.csv; or None."""
+    if not isinstance(root, Path):
+        return None
     for name in names.folders[:_MAX_FOLDERS]:
         folder = root / name
         try:
@@ -328,7 +330,8 @@ def _recognise_split(
     is_undecided = options.split is None and options.format == "auto"
     if is_undecided and len(splits) > 1:
         first = next(iter(splits.values()))
-        more = describe_tables_of_splits(root, _splits_of_images(splits))
+        if isinstance(root, Path):  # behind a URL, each look at a folder is a request
+            more = describe_tables_of_splits(root, _splits_of_images(splits))
         if possible_formats(first, names_in(first), options_inside) == ["imagefolder"]:
             more += ". --format imagefolder (format='imagefolder') takes these folders as classes"
     chosen = choose_split(root, options.split, splits, more)

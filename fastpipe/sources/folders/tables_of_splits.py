@@ -85,16 +85,13 @@ def find_tables_beside(
     return TablesBeside(names, of_split, candidates)
 
 
-def describe_tables_of_splits(top: SourcePath, splits: Mapping[str, SourcePath]) -> str:
+def describe_tables_of_splits(top: Path, splits: Mapping[str, SourcePath]) -> str:
     """The commands that pack splits with the labels in tables; "" if no table lists their images.
 
     Args:
         top: the folder with the splits.
         splits: the folder of each split whose images have no other labels.
     """
-    # Behind a URL, each look at a folder would be a request.
-    if not isinstance(top, Path) or not splits:
-        return ""
     tables = dict(_tables_of_splits(top, splits))
     if not tables:
         return ""

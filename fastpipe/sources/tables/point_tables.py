@@ -55,7 +55,12 @@ class _Header(NamedTuple):
 def find_point_table(
     path: SourcePath, options: SourceOptions
 ) -> Callable[[], Iterator[Row]] | None:
-    """The function that reads the rows of a table of landmarks; None if the file is another table."""
+    """The function that reads the rows of a table of landmarks; None if the file is another table.
+
+    None behind a URL, too, where each look at a file is a request.
+    """
+    if not isinstance(path, Path):
+        return None
     try:
         with open_binary(path) as file:
             data = open_as_utf8(file, options.encoding, str(path)).read(_HEAD_BYTES)
@@ -172,9 +177,7 @@ def _parse_header(lines: Iterable[str]) -> _Header | None:
     return _Header(x_cells[0], objects, len(rows))
 
 
-def _read_table(
-    path: SourcePath, header: _Header, options: SourceOptions
-) -> Iterator[Row]:
+def _read_table(path: Path, header: _Header, options: SourceOptions) -> Iterator[Row]:
     """Reads the rows of a file of DeepLabCut."""
     with open_unchanged(path) as opened:
         data = open_as_utf8(opened, options.encoding, str(path)).read()
@@ -209,9 +212,9 @@ def _points_of(cells: Sequence[str], x_cells: Sequence[int]) -> list[list[float]
     return points
 
 
-def _name_beside(path: SourcePath, image: str, options: SourceOptions) -> str:
+def _name_beside(path: Path, image: str, options: SourceOptions) -> str:
     """The name of an image beside the table, which writes its path from the project's folder."""
     name = image.rpartition("/")[2]
-    if options.image_root is not None or not isinstance(path, Path):
+    if options.image_root is not None:
         return image
     return name if (path.parent / name).is_file() else image
