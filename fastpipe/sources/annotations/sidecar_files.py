@@ -39,7 +39,7 @@ from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.doubtful_folders import lists_beside_images
 from fastpipe.sources.folders.splits import FEW, first_paths
 from fastpipe.sources.listing import Assumption, Source, replace_sources
-from fastpipe.sources.options import quote_for_shell
+from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.path_labels import BY_FOLDER
 from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.json_mappings import find_json_mapping
@@ -49,6 +49,7 @@ from fastpipe.sources.tables.listed_images import (
     first_rows,
 )
 from fastpipe.sources.tables.pixel_tables import refuse_pixels
+from fastpipe.sources.tables.point_tables import find_point_table
 from fastpipe.sources.tables.table_remedies import some_tables
 
 # There may be millions of sources. This many show whether there are sidecar files, or masks.
@@ -336,12 +337,32 @@ def _only_folder_error(
         if tables:
             remedy = _remedy_of_tables(folder, tables)
             break
+    point_table = _find_point_table(folder)
+    if point_table is not None:
+        remedy = (
+            f"Pass {readable(str(point_table))}, which has the points of the images beside it; or "
+            f"{readable(str(folder))} for the images alone"
+        )
     others = first_paths(classes[empty] for empty in empty_labels)
     verb = "has" if len(empty_labels) == 1 else "have"
     return PackError(
         f"{readable(str(root))}: only the folder {name} has images, and {others} {verb} none, so the "
         f"folders are no classes. {remedy}. {AS_CLASSES} takes the folders as classes"
     )
+
+
+def _find_point_table(folder: SourcePath) -> SourcePath | None:
+    """The first table of points in a folder or in the first folders in it; None if there is none.
+
+    DeepLabCut has labeled-data/video1/CollectedData_me.csv.
+    """
+    names = names_in(folder, FEW)
+    for inner in (folder, *(folder / name for name in names.folders[:_MAX_FOLDERS])):
+        tables = [name for name in names_in(inner, FEW).files if name.endswith(".csv")]
+        for name in tables[:_MAX_TABLES]:
+            if find_point_table(inner / name, SourceOptions()) is not None:
+                return inner / name
+    return None
 
 
 def _tables_in(folder: SourcePath, images: SourcePath) -> list[ListingTable]:

@@ -92,7 +92,7 @@ def test_points_alone(tmp_path: Path) -> None:
 
 @becomes(
     "DeepLabCut: `labeled-data/video1/CollectedData_me.csv` with three rows of a header",
-    "from labeled-data the table is named; keypoints of each image, 0 where a point is missing",
+    "from the project or labeled-data the table is named; keypoints of each image, 0 where a point is missing",
     "CollectedData_me.csv",
 )
 @pytest.mark.parametrize("is_split", [False, True])
@@ -111,6 +111,11 @@ def test_points_of_deeplabcut(tmp_path: Path, *, is_split: bool) -> None:
     write(folder / "CollectedData_me.h5", "data")
     notices = assumed(fastpipe.pack(tmp_path / "labeled-data", tmp_path / "none"))
     assert any(notice.endswith(f"pass the table, {table}") for notice in notices)
+    write(tmp_path / "project/videos/video1.mp4", "film")
+    (tmp_path / "project/labeled-data").symlink_to(tmp_path / "labeled-data")
+    words = "labeled-data/video1/CollectedData_me.csv, which has the points of the images beside it"
+    with pytest.raises(PackError, match=re.escape(words)):
+        fastpipe.pack(tmp_path / "project", tmp_path / "none")
 
     expected = {
         "img0.png": [[[10.5, 20.25, 2], [3, 4, 2]]],
