@@ -7,6 +7,7 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice, repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
@@ -16,8 +17,10 @@ from fastpipe.dataset.format.open_file import FileState
 from fastpipe.distribution import install_extra
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_choice import ColumnChoice
-from fastpipe.sources.files import SourcePath
+from fastpipe.sources.files import SourcePath, names_in
+from fastpipe.sources.folders.splits import FEW
 from fastpipe.sources.listing import Assumption, Group, Listing, Source, SourceField
+from fastpipe.sources.numbered_classes import has_names_of_numbers
 from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.png_of_numbers import is_png_of_numbers
 from fastpipe.sources.settled_fields import settle_fields
@@ -152,6 +155,7 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
         text = f"column {column!r} of masks is stored as pictures, which are scaled as photos are"
         option = f"--field {quote_for_shell(f'{source_field.name}={column}:mask')}"
         assumed.append(Assumption(text, option))
+    assumed += _assume_names_beside(paths.folder, columns, options)
     if columns.has_paths:
         assumed += find_column_assumptions(scan.known, columns, options)
         return _list_image_files(root, paths, columns, assumed, options)
@@ -188,6 +192,26 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
         tables=scan.tables,
         columns=columns,
     )
+
+
+def _assume_names_beside(
+    folder: SourcePath, columns: ColumnChoice, options: SourceOptions
+) -> Iterator[Assumption]:
+    """Says which file beside the tables has names of numbers, where masks have no names."""
+    unnamed = [
+        field for field in columns.fields if field.kind == "mask" and not field.names
+    ]
+    if not unnamed or options.classes is not None or not isinstance(folder, Path):
+        return
+    for name in names_in(folder, FEW).files:
+        if has_names_of_numbers(folder / name):
+            text = (
+                f"field {unnamed[0].name}: the numbers in the masks have no names; {readable(name)} has "
+                "names of numbers"
+            )
+            file = quote_for_shell(str(folder / name))
+            yield Assumption(text, f"--classes-from {file}")
+            return
 
 
 def _reject_shares(columns: ColumnChoice, table: str) -> None:

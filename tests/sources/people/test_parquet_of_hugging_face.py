@@ -131,6 +131,19 @@ def test_a_label_column_of_masks(tmp_path: Path, *, palette: bool) -> None:
     rows = [np.squeeze(mask).tolist() for mask in values(tmp_path, "labels").values()]
     assert sorted(rows) == [[0, 1], [0, 2]]
 
+    names = tmp_path / "id2label.json"
+    names.write_text('{"0": "unlabeled", "1": "road", "2": "human"}')
+    summary = fastpipe.pack(file, tmp_path / "packed", overwrite=True, **options)
+    assert assumed(summary) == [
+        "field labels: the numbers in the masks have no names; id2label.json has names of numbers "
+        f"(--classes-from {names})"
+    ]
+    summary = fastpipe.pack(
+        file, tmp_path / "packed", overwrite=True, classes_from=names, **options
+    )
+    names_of_values = fastpipe.open(tmp_path / "packed").fields["labels"].names
+    assert names_of_values == ("unlabeled", "road", "human")
+
     options["fields"] = ["labels=label"]
     summary = fastpipe.pack(file, tmp_path / "packed", overwrite=True, **options)
     assert assumed(summary) == [
