@@ -78,6 +78,10 @@ class Watchdog:
         while not wait_until_done(min(_LOOK_S, max(limit_s - waited_s, _LOOK_S / 10))):
             check()
             waited_s = time.perf_counter() - started
+            # The machine may have held this thread up, and the batch has come meanwhile: then the
+            # engine's threads are idle, and there is nothing to say.
+            if waited_s >= limit_s and wait_until_done(0):
+                break
             self.look(waited_s, user_work)
             limit_s = self._timeout_s
             if self._has_warned:
