@@ -45,6 +45,7 @@ class EpochIterator:
         self._has_failed = False
         self._has_ended = False
         self._num_loaded = epochs.num_loaded  # states, when the epoch began
+        self._num_begun = epochs.num_begun  # epochs, when this one had begun
         self._ordered: OrderedEpoch | None = None
 
     def __iter__(self) -> EpochIterator:
@@ -87,15 +88,13 @@ class EpochIterator:
                 self._position = self._epochs.position
                 self._prefetcher = prefetcher
                 self._num_loaded = self._epochs.num_loaded
+                self._num_begun = self._epochs.num_begun
                 self._ordered = OrderedEpoch(prefetcher.recipe)
             if len(self._prefetcher) == 0:
                 self._end_epoch(self._prefetcher)
                 raise StopIteration
-            newer = self._epochs.find_newer(self._prefetcher)
-            if newer is not None:
-                programs.warn_interleaved(
-                    self._prefetcher.start.epoch, newer.start.epoch
-                )
+            if self._num_begun != self._epochs.num_begun:
+                self._warn_of_newer(self._prefetcher)
             elif self._num_loaded != self._epochs.num_loaded:
                 self._num_loaded = self._epochs.num_loaded
                 programs.warn_loaded_in_loop(self._position, self._epochs.next)
@@ -120,6 +119,16 @@ class EpochIterator:
                     ) from problem
                 raise
 
+    def _warn_of_newer(self, prefetcher: Prefetcher) -> None:
+        """Says that this iterator goes on though another one of its loader has begun after it."""
+        newer = self._epochs.find_newer(prefetcher)
+        if newer is not None:
+            programs.warn_interleaved(prefetcher.start.epoch, newer.start.epoch)
+        elif prefetcher.recipe.shuffle:
+            # Loops in loops over an evaluation, as for all pairs, need no state and no epoch.
+            newer_epoch = self._epochs.maker.stats.epoch
+            programs.warn_older_goes_on(prefetcher.start.epoch, newer_epoch)
+
     def _end_epoch(self, prefetcher: Prefetcher) -> None:
         """Moves the loop's position from the end of this epoch to the beginning of the next one.
 
@@ -128,6 +137,8 @@ class EpochIterator:
         batches = self._position.batches
         self._epochs.agreement.check(prefetcher.recipe, batches, is_end=batches > 0)
         if not self._has_ended:
+            if self._num_begun != self._epochs.num_begun:
+                self._warn_of_newer(prefetcher)
             programs.warn_replaced(self._epochs.maker.stats, prefetcher.recipe)
             self._epochs.count_end(prefetcher.start, prefetcher.recipe)
             if self._ordered is not None:

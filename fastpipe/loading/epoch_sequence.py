@@ -59,6 +59,7 @@ class EpochSequence:
         self._was_placed = False  # by set_epoch or a state
         self._loaded: Position | None = None  # of the state that was loaded last
         self.num_loaded = 0  # states
+        self.num_begun = 0  # epochs
         # Of the epoch that continued at a loaded position: where it continued, and where it stands.
         self._resumed: tuple[Position, Position] | None = None
         self._last_end: int | None = None  # the epoch that was gone through last
@@ -173,6 +174,7 @@ class EpochSequence:
         self._prefetching_position = None if is_first else self.position
         self.next = Position(start.epoch + 1)
         self.maker.stats.epoch = start.epoch
+        self.num_begun += 1
         self._newest = weakref.ref(prefetcher)
         return prefetcher
 

@@ -182,6 +182,22 @@ def warn_interleaved(older_epoch: int, newer_epoch: int) -> None:
     )
 
 
+def warn_older_goes_on(older_epoch: int, newer_epoch: int) -> None:
+    """If a loop goes on after another one over its loader has begun, as where one lies in the other.
+
+    The batches of both are right. The position is that of the newer loop, also when it has ended.
+    """
+    if "interleaved" in _warned:
+        return
+    _warned.add("interleaved")
+    _LOG.warning(
+        f"the loop over epoch {older_epoch} goes on after a newer loop over the same loader has begun "
+        f"epoch {newer_epoch}: state_dict() and the number of the next epoch now belong to the newer "
+        "loop, so a checkpoint of the older one continues at a wrong place, and epochs count twice. "
+        "For a look at the data, or an accuracy on it, make another loader: fastpipe.loader(...)"
+    )
+
+
 def warn_made_anew(line: str, recipe: Recipe, epoch: int) -> None:
     """Says if a line of the program has made several loaders, each of which begins with epoch 0.
 

@@ -706,6 +706,46 @@ def test_iterators_one_after_the_other_are_not_named(
     assert "give batches in turn" not in log.text
 
 
+def test_a_loop_in_a_loop_over_one_loader(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    words = (
+        "the loop over epoch 0 goes on after a newer loop over the same loader has begun epoch 1"
+    )
+    with loader_of(flat) as loader:
+        for step, _ in enumerate(loader):
+            if step == 1:
+                list(loader)
+            if step == 2:
+                assert loader.state_dict()["epoch"] == 2
+    assert log.text.count(words) == 1
+    assert "make another loader: fastpipe.loader(...)" in log.text
+
+
+def test_a_loop_that_ends_after_a_newer_one(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    with loader_of(flat) as loader:
+        older = iter(loader)
+        for _ in range(len(loader)):
+            next(older)
+        list(loader)
+        assert "goes on after a newer loop" not in log.text
+        assert next(older, None) is None
+    assert log.text.count("goes on after a newer loop") == 1
+
+
+def test_loops_that_are_not_one_in_another(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    with loader_of(flat) as loader:
+        next(iter(loader))
+        loader.set_epoch(0)
+        for _ in range(2):
+            for step, _ in enumerate(loader):
+                if step == 1:
+                    break
+        list(loader)
+    with loader_of(flat, train=False) as loader:
+        for _ in loader:
+            list(loader)
+    assert "goes on after a newer loop" not in log.text
+
+
 def test_loaders_that_are_made_anew_for_each_epoch(
     flat: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
