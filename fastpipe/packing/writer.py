@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import re
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -47,6 +48,11 @@ _HALF_CHARACTER = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 # Stands in place of the hash if a sample has no key.
 _NO_KEYS = "0" * 32
 _OPTIONS = OPTIONS - {"seed", "shuffle"} | {"coordinates"}
+_ONE_PROCESS = (
+    "Call add in the process of the with block, where several threads may call it: a pool returns the "
+    "paths or arrays of the samples. Or let each process write a folder with a Writer of its own, and "
+    "read them as one dataset: fastpipe.concat(FOLDER_0, FOLDER_1)"
+)
 _LEAST_LISTS = 2  # of classes, before the log says that they are all 0 and 1
 _IN_ORDER = "a Writer keeps the order in which samples are added: shuffle them before"
 _INSTEAD = {"seed": _IN_ORDER, "shuffle": _IN_ORDER}
@@ -167,6 +173,8 @@ class Writer:
             coordinates=STORED,
             made_by=_MADE_BY,
         )
+        self._process = os.getpid()
+        self._lock = threading.Lock()  # threads may add at the same time
         with contextlib.ExitStack() as stack:
             journal = stack.enter_context(
                 open_journal(self._destination, self._options)
@@ -208,6 +216,14 @@ class Writer:
                 f"a Writer has no {name!r}: {advice}", name=name, obj=self
             )
 
+    def __getstate__(self) -> dict[str, Any]:
+        if self._series is not None:
+            raise ConfigError(
+                "a Writer whose with block has begun cannot be copied or sent to another process. "
+                f"{_ONE_PROCESS}"
+            )
+        return vars(self)
+
     def add(
         self,
         /,
@@ -217,7 +233,7 @@ class Writer:
         **fields: object,
     ) -> None:
         """Adds a sample. It is converted in the background; a sample that cannot be packed is
-        listed in rejected.jsonl.
+        listed in rejected.jsonl. Threads may call it, and other processes may not.
 
         Args:
             image: a path, the bytes of an image file, a PIL image, or (H, W) or (H, W, C) of uint8
@@ -234,8 +250,8 @@ class Writer:
             **fields: the values of its fields; None, or no value: the sample has none.
 
         Raises:
-            ConfigError: a field is not one of the Writer's, an earlier sample has the key, or the
-                Writer is not open.
+            ConfigError: a field is not one of the Writer's, an earlier sample has the key, the
+                Writer is not open, or another process has opened it.
             PackError: the disk refuses; or, with on_error="fail", an earlier sample cannot be
                 packed; or the samples are not those of the interrupted run. After it no sample can
                 be added, and no dataset appears.
@@ -255,7 +271,24 @@ class Writer:
                 "add samples inside the with block: with fastpipe.Writer(...) as writer: "
                 "writer.add(...)"
             )
+        if os.getpid() != self._process:
+            # Its samples would be missing, or stand in the middle of the parent's in the same file.
+            raise ConfigError(
+                f"process {self._process} opened this Writer, but its forked child {os.getpid()} "
+                f"adds to it, and the sample would be lost. {_ONE_PROCESS}"
+            )
         self._check_arguments(key, fields)
+        with self._lock:
+            self._add(series, image, label, key, fields)
+
+    def _add(
+        self,
+        series: _ShardSeries,
+        image: object,
+        label: int | str | None,
+        key: str | None,
+        fields: Mapping[str, object],
+    ) -> None:
         self._check_complete()
         self._look_for_flags(fields)
         self._look_for_paths(fields)
@@ -298,6 +331,8 @@ class Writer:
     def __exit__(self, kind: type[BaseException] | None, *problem: Any) -> None:
         series = self._series
         self._series = None
+        if os.getpid() != self._process:
+            return  # a forked child leaves the block; the files are its parent's
         if kind is not None or series is None:
             # The exception makes the finisher give up an upload under way.
             self._open.__exit__(kind, *problem)

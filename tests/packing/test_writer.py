@@ -6,7 +6,10 @@ import io
 import json
 import logging
 import os
+import pickle
+import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from support.datasets.field_values import FIELDS, column, notes, opened, rows, sample, stored_files
+from support.programs import warm
 from support.sources.pack_sources import (
     assert_near,
     assert_same_pixels,
@@ -820,3 +824,62 @@ def test_image_and_label_are_no_fields(tmp_path: Path, name: str) -> None:
     words = "each sample has an image and a label already.*leave '" + name + "' out"
     with pytest.raises(ConfigError, match=words):
         fastpipe.Writer(tmp_path / "packed", {name: "int"})
+
+
+def test_threads_that_add_at_the_same_time(tmp_path: Path) -> None:
+    destination = tmp_path / "packed"
+    switch_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with fastpipe.Writer(destination, {"number": "int"}, shard_size=100_000) as writer:
+
+            def add(number: int) -> None:
+                writer.add(np.zeros((16, 16, 3), np.uint8), label=0, key=f"{number}", number=number)
+
+            with ThreadPoolExecutor(8) as threads:
+                list(threads.map(add, range(800)))
+    finally:
+        sys.setswitchinterval(switch_s)
+    data = fastpipe.open(destination)
+    assert sorted(data["number"]) == list(range(800))
+    assert [int(key) for key in data["key"]] == list(data["number"])
+
+
+ADDS_IN_CHILDREN = """
+    import os, sys
+    import fastpipe
+
+    with fastpipe.Writer(sys.argv[1]) as writer:
+        writer.add(key="parent")
+        child = os.fork()
+        if child == 0:
+            try:
+                writer.add(key="child")
+            except fastpipe.ConfigError as problem:
+                assert f"its forked child {os.getpid()} adds to it" in str(problem), problem
+                assert "fastpipe.concat" in str(problem), problem
+                print("refused", flush=True)
+        else:
+            os.waitpid(child, 0)
+            writer.add(key="parent again")
+    # The child leaves the block, too, and must leave the files of its parent as they are.
+    if child == 0:
+        os._exit(0)
+    print(len(fastpipe.open(sys.argv[1])))
+"""
+
+
+def test_a_forked_child_adds_to_the_writer_of_its_parent(tmp_path: Path) -> None:
+    done = warm.run_script(ADDS_IN_CHILDREN, tmp_path / "packed", timeout_s=300)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "refused\n2\n", "")
+
+
+def test_a_writer_is_sent_to_another_process(tmp_path: Path) -> None:
+    """Before its block begins it may be: it is then the other process's."""
+    dumped = pickle.dumps(fastpipe.Writer(tmp_path / "packed", {"number": "int"}))
+    writer = pickle.loads(dumped)  # noqa: S301
+    with writer:
+        writer.add(key="a", number=1)
+        with pytest.raises(ConfigError, match=r"cannot be copied or sent.*fastpipe\.concat"):
+            pickle.dumps(writer)
+    assert len(fastpipe.open(tmp_path / "packed")) == 1
