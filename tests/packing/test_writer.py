@@ -849,19 +849,19 @@ ADDS_IN_CHILDREN = """
     import os, sys
     import fastpipe
 
-    with fastpipe.Writer(sys.argv[1]) as writer:
-        writer.add(key="parent")
+    with fastpipe.Writer(sys.argv[1], {"number": "int"}) as writer:
+        writer.add(key="parent", number=0)
         child = os.fork()
         if child == 0:
             try:
-                writer.add(key="child")
+                writer.add(key="child", number=1)
             except fastpipe.ConfigError as problem:
                 assert f"its forked child {os.getpid()} adds to it" in str(problem), problem
                 assert "fastpipe.concat" in str(problem), problem
                 print("refused", flush=True)
         else:
             os.waitpid(child, 0)
-            writer.add(key="parent again")
+            writer.add(key="parent again", number=2)
     # The child leaves the block, too, and must leave the files of its parent as they are.
     if child == 0:
         os._exit(0)
