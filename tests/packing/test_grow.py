@@ -174,6 +174,21 @@ def test_all_sources_have_changed(tmp_path: Path) -> None:
     assert "copies: " not in str(replaced.assumed)
 
 
+def test_other_photos_with_the_same_names(tmp_path: Path) -> None:
+    for seed, camera in enumerate(("cam1", "cam2")):
+        for name in ("a", "b"):
+            path = tmp_path / camera / "bee" / f"{name}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(jpeg_bytes((48, 36), seed=seed))
+    data = tmp_path / "data"
+    fastpipe.pack(tmp_path / "cam1", data)
+    with pytest.raises(PackError, match=r"other photos with the same names.*fastpipe\.concat"):
+        fastpipe.add(tmp_path / "cam2", data)
+    fastpipe.pack(tmp_path / "cam2", tmp_path / "other", classes_from=data)
+    both = fastpipe.concat(data, tmp_path / "other")
+    assert (len(both), both.classes) == (4, ["bee"])
+
+
 def test_a_source_of_the_same_size_that_is_newer_is_compared(work: Path) -> None:
     touched, other = work / "src/c0/00000.jpg", work / "src/c1/00001.jpg"
     os.utime(touched)  # a new time, the same bytes

@@ -46,6 +46,9 @@ from fastpipe.sources.member_fields import field_of_dataset
 from fastpipe.sources.tables.rows import is_row_name
 from fastpipe.sources.tables.tables import TableListing
 
+# Of the files of a source: if more have changed, they may be other photos with the same names.
+_SHARE_OF_OTHER_PHOTOS = 0.1
+
 
 @dataclass(frozen=True)
 class Grown:
@@ -304,10 +307,17 @@ def compare_sources(
     if has_changed.any() and changed == "error":
         paths = [source.path for source in compress(sources, has_changed)]
         names = first_names([readable(path) for path in paths], MAX_NAMED)
+        advice = ""
+        if len(paths) >= _SHARE_OF_OTHER_PHOTOS * len(sources):
+            advice = (
+                ". If these are other photos with the same names, neither is right: pack "
+                f"{listing.root} into a folder of its own with --classes-from {index.path}, and "
+                f"read both, fastpipe.concat({str(index.path)!r}, OTHER)"
+            )
         raise PackError(
             f"{format_count(len(paths), 'file')} of {listing.root} changed after packing into "
             f"{index.path}: {names}. Pass --changed replace to take the new ones in their "
-            "place, or --changed skip to leave them as they are"
+            f"place, or --changed skip to leave them as they are{advice}"
         )
     is_replaced = has_changed & (changed == "replace")
     is_kept = np.ones(len(index), np.bool_)

@@ -13,10 +13,13 @@ from collections.abc import Iterator, Sequence
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.folders.splits import first_paths
 from fastpipe.sources.listing import Assumption
+from fastpipe.sources.path_labels import LABEL_PATTERN
 from fastpipe.sources.tables.likely import out_of_place
 
 # The option by which the user says that folders are classes.
 AS_CLASSES = "--format imagefolder"
+# The classes are the folders in the first folders.
+_BY_SECOND_FOLDER = f"{LABEL_PATTERN} '^[^/]+/([^/]+)/'"
 _SEPARATORS = re.compile(r"[-_\s]+")
 # Longer lists of classes come from programs, so comparing their names would only take time.
 _MAX_COMPARED = 100_000
@@ -51,8 +54,8 @@ def parts_error(
     return PackError(
         f"{readable(str(root))} has the folders {shown_parts}, which are called like parts of "
         f"one dataset, and class folders in them ({first_paths(classes)}). --split {first} "
-        f"packs {first}, with the classes of all parts. To pack all of them, move the class "
-        f"folders together. {AS_CLASSES} takes {shown_parts} as the classes"
+        f"packs {first}, with the classes of all parts. {_BY_SECOND_FOLDER} packs all of "
+        f"them, with these classes. {AS_CLASSES} takes {shown_parts} as the classes"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,13 @@ def test_parts_with_classes(tmp_path: Path) -> None:
     assert packed_labels(source, tmp_path / "one", split="fold_1") == (
         ["ant", "cow"],
         {"cow/3.jpg": 1},
+    )
+    with pytest.raises(PackError) as refused:
+        fastpipe.pack(source, tmp_path / "none")
+    (pattern,) = re.findall(r"--label-pattern '(\S+)' packs all of them", str(refused.value))
+    assert packed_labels(source, tmp_path / "all", label_pattern=pattern) == (
+        ["ant", "cow"],
+        {"fold_0/ant/1.jpg": 0, "fold_0/cow/2.jpg": 1, "fold_1/cow/3.jpg": 1},
     )
     classes, _ = packed_labels(source, tmp_path / "classes", format="imagefolder")
     assert classes == ["fold_0", "fold_1"]
