@@ -41,6 +41,7 @@ from fastpipe.dataset.relabelling import (
 from fastpipe.dataset.sample_reader import SampleFormat, SampleReader
 from fastpipe.dataset.saved import save
 from fastpipe.dataset.selection import Selection
+from fastpipe.dataset.two_packs import check_one_pack
 from fastpipe.dataset.unknown_attributes import describe_setting, describe_unknown
 from fastpipe.errors import ConfigError, flag, real_number, whole
 from fastpipe.plan.crops import Crop
@@ -142,6 +143,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         """
         # A forked child opens its own files.
         if self._reader is None or self._reader.process != os.getpid():
+            check_one_pack(stored.index for stored in self.stored)
             self._reader = SampleReader(self, self._sample_format)
         parsed_ids = [self._parse_id(value) for value in ids]
         return self._reader.read(np.array(parsed_ids, dtype=np.int64))

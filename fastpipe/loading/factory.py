@@ -18,6 +18,7 @@ from fastpipe.dataset.format.pixel_form import NO_FORM, PixelForm
 from fastpipe.dataset.opening import as_dataset
 from fastpipe.dataset.pixels import Pixels
 from fastpipe.dataset.saved import check_saved
+from fastpipe.dataset.two_packs import check_one_pack
 from fastpipe.device.augment import Augment, as_augment
 from fastpipe.device.streams import Stream, stream_of
 from fastpipe.engine.engine import Engine
@@ -339,6 +340,7 @@ def loader(
         notices.warn_unpacked(stored.index)
         if verify:
             check_saved(stored.index)
+    check_one_pack(stored.index for stored in dataset.stored)
     check_shards_exist(dataset, replace_bad=on_error == "replace")
     reader = make_field_reader(dataset, recipe, augments, fields, form)
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from support.datasets.field_columns import hash_index
 from support.datasets.keys import key_of
 from support.datasets.packed import damage, packed_jpeg
 from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES
@@ -219,6 +220,7 @@ def test_an_impossible_record_is_refused(flat: Path, copied: Copy) -> None:
     records["offset"][4] = 2**40
     records["width"][5] += 1
     np.save(path / INDEX_FILE, records)
+    hash_index(path)
     dataset = fastpipe.open(path)
     with pytest.raises(DatasetError, match="the record of sample 4 is impossible"):
         dataset[4]

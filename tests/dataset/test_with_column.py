@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from support.datasets.field_columns import hash_index
 from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES
 
 import fastpipe
@@ -304,6 +305,7 @@ def test_damaged_labels_are_named_where_they_are_read(
     records = np.load(path / INDEX_FILE)
     records["label"][4] = 10**6
     np.save(path / INDEX_FILE, records)
+    hash_index(path)
     for data in (
         fastpipe.open(path).with_labels(NUMBERS % 2),
         fastpipe.open(path).only(["bee", "ant"]),

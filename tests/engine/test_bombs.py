@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.datasets.field_columns import hash_index
 from support.datasets.packed import packed_jpeg
 from support.pictures.jpegs import by_cjpeg, by_pillow, encoded, picture
 from support.pictures.pngs import GRAY, RGB, SIGNATURE, chunk, header
@@ -215,6 +216,7 @@ def test_rows_that_announce_giants(
     for name, value in (("width", 65535), ("height", 65535)):
         records[name][3] = value
     np.save(dataset / INDEX_FILE, records)
+    hash_index(dataset)
     samples = fastpipe.open(dataset)
     refused_at_a_look(lambda: samples[3], "record of sample 3 is impossible")
     index = fastpipe.open(flat).index

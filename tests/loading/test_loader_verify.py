@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from support.datasets.packed import flip_unseen, packed_jpeg
 
 import fastpipe
 from fastpipe import DatasetError, SampleError
+from fastpipe.dataset import two_packs
 from fastpipe.dataset.format import description
 from fastpipe.dataset.format.fields import FIELD_IMAGE_DTYPE, Field
 from fastpipe.dataset.format.layout import INDEX_DTYPE
@@ -73,7 +75,6 @@ LABEL = INDEX_DTYPE.itemsize - INDEX_DTYPE.fields["label"][1]  # type: ignore[in
 @pytest.mark.parametrize(
     ("name", "at", "fields"),
     [
-        ("index.npy", -LABEL, ("image", "label")),
         ("fields/angle.npy", -8, ("image", "angle")),
         ("fields/tags.npy", -4, ("image", "tags")),
     ],
@@ -154,6 +155,7 @@ def test_large_files_are_compared_beside_the_epoch(
     dataset = copied(textured)
     flip(dataset / "index.npy", -LABEL)
     monkeypatch.setattr(description, "_AT_ONCE_BYTES", 0)
+    monkeypatch.setattr(two_packs, "_MOST_BYTES", 0)
     begin, hash_of = threading.Event(), description.file_hash
 
     def waiting(file: Path, ended: Callable[[], bool]) -> str:
@@ -176,6 +178,25 @@ def test_large_files_are_compared_beside_the_epoch(
             assert not thread.is_alive()
 
 
+@pytest.mark.parametrize("verify", [False, True])
+def test_an_index_and_a_description_of_two_packs(
+    textured: Path, copied: Copy, tmp_path: Path, *, verify: bool
+) -> None:
+    """As rsync --size-only leaves them: both have the size of the other."""
+    other = tmp_path / "other"
+    fastpipe.pack(textured.parent / "source", other, seed=5)
+    mixture = copied(textured)
+    assert (mixture / "index.npy").stat().st_size == (other / "index.npy").stat().st_size
+    shutil.copy(other / "index.npy", mixture)
+    words = r"index\.npy and dataset\.json are of two packs.*copy all files of the dataset again"
+    with pytest.raises(DatasetError, match=words):
+        fastpipe.loader(mixture, 8, size=16, verify=verify)
+    with pytest.raises(DatasetError, match=words):
+        fastpipe.open(mixture)[0]
+    with pytest.raises(DatasetError, match=words):
+        fastpipe.loader(fastpipe.concat(textured, mixture), 8, size=16, verify=verify)
+
+
 @pytest.mark.parametrize("name", ["index.npy", "fields/mask.npy"])
 def test_a_damaged_index_or_column_replaces_no_sample(tmp_path: Path, name: str) -> None:
     """The offset of sample 4 is not a byte further: another sample would take its place, as if it were the bad one."""
@@ -185,18 +206,15 @@ def test_a_damaged_index_or_column_replaces_no_sample(tmp_path: Path, name: str)
         for number in range(8):
             writer.add(np.stack([picture] * 3, axis=2), label=0, key=str(number), mask=picture)
     row = (INDEX_DTYPE if name == "index.npy" else FIELD_IMAGE_DTYPE).itemsize
-    flip(data / name, (4 - 8) * row + (4 if name == "index.npy" else 0))
     options: dict[str, Any] = {
         "size": 16,
         "train": False,
         "num_workers": 1,
         "fields": ("image", "mask"),
     }
-    with (
-        fastpipe.loader(data, 4, on_error="replace", **options) as loader,
-        pytest.raises(
-            DatasetError,
-            match=f"{name} has changed since it was packed: expected XXH3-64 .* --repair SRC",
-        ),
-    ):
-        list(loader)
+    with fastpipe.loader(data, 4, on_error="replace", **options) as loader:
+        # A loader would not begin with a damaged index.
+        flip(data / name, (4 - 8) * row + (4 if name == "index.npy" else 0))
+        words = f"{name} has changed since it was packed: expected XXH3-64 .* --repair SRC"
+        with pytest.raises(DatasetError, match=words):
+            list(loader)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.datasets.field_columns import hash_index
 from support.pictures.drawn import FLAT_IMAGES
 from support.running.soak import Tried, times
 
@@ -60,6 +61,7 @@ def lie(dataset: Path, sample: int, **changes: int) -> None:
     for name, value in changes.items():
         records[name][sample] = value
     np.save(dataset / INDEX_FILE, records)
+    hash_index(dataset)
 
 
 @pytest.mark.parametrize("name", [INDEX_FILE, DATASET_FILE])
@@ -113,6 +115,7 @@ LIES: list[dict[str, int]] = [
 def test_rows_that_lie(flat: Path, copied: Copy, true: torch.Tensor, tried: Tried) -> None:
     dataset = copied(flat)
     whole = (dataset / INDEX_FILE).read_bytes()
+    description = (dataset / DATASET_FILE).read_bytes()
     for changes in LIES:
         lie(dataset, 5, **changes)
         problem = refused(dataset, true)
@@ -123,6 +126,7 @@ def test_rows_that_lie(flat: Path, copied: Copy, true: torch.Tensor, tried: Trie
             fastpipe.open(dataset)[5]
         assert len(fastpipe.open(dataset)[7]) == 2
         (dataset / INDEX_FILE).write_bytes(whole)
+        (dataset / DATASET_FILE).write_bytes(description)
     tried("a field of a row of the index lies", len(LIES), "a named error")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from fastpipe.dataset.format.description import with_self_checksum
+from fastpipe.dataset.format.description import file_hash, with_self_checksum
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, describe_field, sidecars
 from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.dataset.format.packed_index import PackedIndex
@@ -48,6 +48,15 @@ def remove_labels(dataset: Path, samples: slice) -> None:
         records["label"][records["label"] >= 0], minlength=len(info["classes"])
     ).tolist()
     _, text = with_self_checksum(info | {"class_counts": counts})
+    (dataset / DATASET_FILE).write_bytes(text)
+    hash_index(dataset)
+
+
+def hash_index(dataset: Path) -> None:
+    """Has dataset.json describe the index.npy as it is now, as if it had been packed so."""
+    info = json.loads((dataset / DATASET_FILE).read_text())
+    info["index"]["file_xxh3_64"] = file_hash(dataset / INDEX_FILE)
+    _, text = with_self_checksum(info)
     (dataset / DATASET_FILE).write_bytes(text)
 
 
