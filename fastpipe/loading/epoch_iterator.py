@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
+import torch
+
 from fastpipe.device.transfer import Batch
 from fastpipe.errors import EngineError
 from fastpipe.loading import programs
@@ -90,6 +92,8 @@ class EpochIterator:
                 self._num_loaded = self._epochs.num_loaded
                 self._num_begun = self._epochs.num_begun
                 self._ordered = OrderedEpoch(prefetcher.recipe)
+            if torch.is_grad_enabled():
+                self._epochs.has_had_gradients = True
             if len(self._prefetcher) == 0:
                 self._end_epoch(self._prefetcher)
                 raise StopIteration
@@ -139,6 +143,10 @@ class EpochIterator:
         if not self._has_ended:
             if self._num_begun != self._epochs.num_begun:
                 self._warn_of_newer(prefetcher)
+            if not self._epochs.has_had_gradients and not prefetcher.start.batches:
+                programs.warn_epoch_without_gradients(
+                    prefetcher.recipe, self._epochs.random_by_default
+                )
             programs.warn_replaced(self._epochs.maker.stats, prefetcher.recipe)
             self._epochs.count_end(prefetcher.start, prefetcher.recipe)
             if self._ordered is not None:

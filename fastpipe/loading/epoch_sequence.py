@@ -40,6 +40,7 @@ class EpochSequence:
         resolver: RecipeResolver,
         agreement: Agreement,
         prefetch_factor: int,
+        random_by_default: str,
     ) -> None:
         self.maker = maker
         self.transfer = transfer
@@ -60,6 +61,11 @@ class EpochSequence:
         self._loaded: Position | None = None  # of the state that was loaded last
         self.num_loaded = 0  # states
         self.num_begun = 0  # epochs
+        # What is random though the program has not asked for it, such as "random crops".
+        self.random_by_default = random_by_default
+        self.has_had_gradients = (
+            False  # whether they were on when a batch was asked for
+        )
         # Of the epoch that continued at a loaded position: where it continued, and where it stands.
         self._resumed: tuple[Position, Position] | None = None
         self._last_end: int | None = None  # the epoch that was gone through last

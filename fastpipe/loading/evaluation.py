@@ -63,6 +63,29 @@ def warn_of_evaluation(
     _warn_other_samples(data, recipe)
 
 
+def describe_random_defaults(
+    data: Dataset, recipe: Recipe, *, has_crop: bool, has_hflip: bool
+) -> str:
+    """How images are random though the user has asked for neither; "": they are not.
+
+    Of data that are called for evaluation the log has said it when the loader was made.
+
+    Args:
+        data: what the loader reads.
+        recipe: its recipe.
+        has_crop: the user has passed a crop.
+        has_hflip: the user has passed hflip.
+    """
+    if recipe.other_views or _is_for_evaluation(data):
+        return ""
+    texts = []
+    if recipe.crop.is_random and not has_crop:
+        texts.append("random crops")
+    if 0 < recipe.flip < 1 and not has_hflip:
+        texts.append("mirrored at random")
+    return ", ".join(texts)
+
+
 def _warn_read_as_for_training(data: Dataset, *, is_ordered: bool) -> None:
     if _is_for_evaluation(data):
         warning = f"train {data.path}"

@@ -30,7 +30,7 @@ from fastpipe.loading import notices
 from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.classes import warn_of_other_classes
-from fastpipe.loading.evaluation import warn_of_evaluation
+from fastpipe.loading.evaluation import describe_random_defaults, warn_of_evaluation
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.missing_shards import check_shards_exist
 from fastpipe.loading.objects import check_class_count, names_of_labels, open_objects
@@ -388,6 +388,9 @@ def loader(
         settings,
         prefetch_factor,
         _OPTION_NAMES,
+        describe_random_defaults(
+            dataset, recipe, has_crop=crop is not None, has_hflip=hflip is not None
+        ),
     )
     warn_of_two_loaders(new_loader, train=train)
     warn_of_other_classes(new_loader, train=train)

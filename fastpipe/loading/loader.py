@@ -113,6 +113,7 @@ class Loader(DataLoaderAttributes):
         settings: Settings,
         prefetch_factor: int,
         option_names: Collection[str],
+        random_by_default: str,
     ) -> None:
         self._data = data
         self._option_names = option_names  # the arguments of fastpipe.loader
@@ -124,7 +125,7 @@ class Loader(DataLoaderAttributes):
         transfer = make_transfer(maker, stream, augments, resolver.current())
         agreement = Agreement(data)
         self._epochs = EpochSequence(
-            maker, transfer, resolver, agreement, prefetch_factor
+            maker, transfer, resolver, agreement, prefetch_factor, random_by_default
         )
         # A function, not a method: nothing in here may refer to the loader, so that its threads end
         # when it is dropped.

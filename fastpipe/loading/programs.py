@@ -169,6 +169,28 @@ def warn_without_gradients(recipe: Recipe) -> None:
     )
 
 
+def warn_epoch_without_gradients(recipe: Recipe, random_by_default: str) -> None:
+    """Says if gradients were off in a whole epoch of images that are random by default alone.
+
+    `random_by_default`: what the program has not asked for, such as "random crops".
+    """
+    path = str(recipe.content.index.path)
+    warning = f"epoch without gradients {path}"
+    if not recipe.shuffle or not random_by_default:
+        return
+    if warning in _warned or f"without gradients {path}" in _warned:
+        return
+    # It measures the statistics of batch norm on the data of training.
+    if next(_calling_frames("torch.optim.swa_utils"), None) is not None:
+        return
+    _warned.add(warning)
+    _LOG.warning(
+        f"gradients were off in a whole epoch of {path}, as in an evaluation, and the loader reads it "
+        f"as for training: {random_by_default}, by default. Figures and features are then of other "
+        "images than those of the dataset. To evaluate: fastpipe.loader(..., train=False)"
+    )
+
+
 def warn_interleaved(older_epoch: int, newer_epoch: int) -> None:
     """If a program takes batches of two iterators in turn, as zip(loader, loader) does."""
     if "interleaved" in _warned:

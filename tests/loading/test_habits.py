@@ -825,13 +825,53 @@ def test_data_that_are_read_for_training_without_gradients(
             list(loader)
         return sum("while gradients are off" in record.message for record in caplog.records)
 
-    # A program that trains nothing computes features.
+    # A program that trains nothing computes features; what is said of a whole epoch is below.
     assert notices_of_evaluation() == 0
     with fastpipe.loader(train, 4, **options) as loader:
         list(loader)
     assert notices_of_evaluation(train=False) == 0
     assert notices_of_evaluation() == 1
     assert notices_of_evaluation() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "random crops, mirrored at random, by default"),
+        ({"drop_last": False}, "random crops, mirrored at random, by default"),
+        ({"crop": fastpipe.CenterCrop()}, "training: mirrored at random, by default"),
+        ({"hflip": False}, "training: random crops, by default"),
+        ({"train": False}, ""),
+        ({"crop": fastpipe.RandomResizedCrop(), "hflip": 0.5}, ""),
+        ({"views": 2}, ""),
+    ],
+)
+def test_an_evaluation_in_a_program_that_trains_nothing(
+    flat: Path, log: pytest.LogCaptureFixture, options: dict[str, Any], words: str
+) -> None:
+    with loader_of(flat, **options) as loader, torch.inference_mode():
+        next(iter(loader))
+        assert "gradients were off" not in log.text
+        list(loader)
+        list(loader)
+    assert log.text.count("gradients were off in a whole epoch") == bool(words)
+    assert words in log.text
+
+
+def test_training_and_batch_norm_are_no_evaluation(
+    flat: Path, log: pytest.LogCaptureFixture
+) -> None:
+    with loader_of(flat) as loader:
+        for number, _ in enumerate(loader):
+            with torch.no_grad():
+                assert number >= 0
+        with torch.no_grad():
+            list(loader)
+    model = torch.nn.BatchNorm2d(3)
+    options = {"augment": fastpipe.Augment.imagenet()}
+    with loader_of(flat, **options) as loader:
+        torch.optim.swa_utils.update_bn(loader, model)
+    assert "gradients were off" not in log.text
 
 
 @pytest.mark.parametrize("first", [0, 1])
