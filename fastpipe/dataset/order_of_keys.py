@@ -1,4 +1,4 @@
-"""A user's labels or values of all samples -> a warning if they are in the order of sorted keys.
+"""A user's labels, values or weights of all samples -> a warning if they are in the order of sorted keys.
 
 ImageFolder and most tables are sorted, and a packed dataset is in another order. A list has nothing
 that says to which samples its values belong, so its values tell: they follow the classes of the
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.arrays import Int64s
+from fastpipe.arrays import Float64s, Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.errors import DatasetError
 from fastpipe.plan.content import ColumnReader
@@ -31,6 +31,7 @@ _ORDERLY = 0.4
 _RANDOM = 0.8
 _LEAST_BYTES = 15
 _LOG = logging.getLogger("fastpipe")
+_warned_weights: set[str] = set()  # datasets; weights may be set anew for each epoch
 
 
 def warn_of_labels_in_order_of_keys(data: BaseDataset, labels: ColumnReader) -> None:
@@ -41,7 +42,8 @@ def warn_of_labels_in_order_of_keys(data: BaseDataset, labels: ColumnReader) -> 
     if not _LEAST_COMPARED <= len(data) <= _MOST_COMPARED:
         return
     ids = np.arange(len(data), dtype=np.int64)
-    _warn(data, "with_labels", "labels", labels.take(ids))
+    call = "data.with_labels({key: value})"
+    _warn(data, "with_labels: these labels", call, labels.take(ids))
 
 
 def warn_of_values_in_order_of_keys(data: BaseDataset, values: ColumnReader) -> None:
@@ -61,23 +63,44 @@ def warn_of_values_in_order_of_keys(data: BaseDataset, values: ColumnReader) -> 
     numbers = numbers.astype(np.int64)
     # Keys are only read where values have a pattern, since reading them takes time.
     if _disorder_of(numbers) <= _ORDERLY:
-        _warn(data, "with_column", "values", numbers)
+        call = "data.with_column(name, {key: value})"
+        _warn(data, "with_column: these values", call, numbers)
 
 
-def _warn(data: BaseDataset, method: str, values_word: str, values: Int64s) -> None:
-    """`values`, (samples,), are numbers from -1 on."""
+def warn_of_weights_in_order_of_keys(data: BaseDataset, weights: Float64s) -> None:
+    """The same for a weight for each sample, if few differ, such as those of classes; once."""
+    path = str(data.path)
+    if not _LEAST_COMPARED <= len(data) <= _MOST_COMPARED or path in _warned_weights:
+        return
+    distinct, numbers = np.unique(weights, return_inverse=True)
+    if not 1 < len(distinct) <= len(weights) // 4:
+        return
+    call = "fastpipe.Weighted({key: value})"
+    if _warn(data, "Weighted: these weights", call, numbers.astype(np.int64)):
+        _warned_weights.add(path)
+
+
+def _warn(data: BaseDataset, subject: str, call: str, values: Int64s) -> bool:
+    """Whether the log says that values are in the order of sorted keys.
+
+    Args:
+        data: the dataset.
+        subject: the method and the values, for the message.
+        call: the one to write in its place.
+        values: (samples,) numbers from -1 on.
+    """
     try:
         labels = data.open_column("label").take(np.arange(len(data), dtype=np.int64))
         own_share = _share_that_follows(labels, values)
         if own_share >= _CERTAIN_SHARE and labels.max() > labels.min():
-            return
+            return False
         is_labelled = labels.max() > labels.min()
         is_orderly = _is_shuffled(data) and _disorder_of(values) <= _ORDERLY
         if not is_labelled and not is_orderly:
-            return
+            return False
         keys = np.array(data.open_column("key").take(np.arange(len(data))))
     except DatasetError:
-        return  # whoever reads a damaged record gets the error
+        return False  # whoever reads a damaged record gets the error
     # The samples in the order of their keys: `order[k]` has the k-th key.
     order = np.argsort(keys, kind="stable")
     evidence = ""
@@ -90,16 +113,16 @@ def _warn(data: BaseDataset, method: str, values_word: str, values: Int64s) -> N
             evidence = f"fit the classes of {data.path} in the order of its sorted keys"
     elif _disorder_of(values[order]) >= _RANDOM:
         evidence = f"seem to be in the order of the sorted keys of {data.path}"
-    if evidence:
-        _LOG.warning(
-            "%s: these %s %s, as ImageFolder lists files, and the samples are in another order: "
-            "data['key'] has it. Pass them by key: data.%s{key: value}), for example "
-            "dict(zip(sorted(data['key']), values))",
-            method,
-            values_word,
-            evidence,
-            "with_labels(" if method == "with_labels" else "with_column(name, ",
-        )
+    if not evidence:
+        return False
+    _LOG.warning(
+        "%s %s, as ImageFolder lists files, and the samples are in another order: data['key'] has it. "
+        "Pass them by key: %s, for example dict(zip(sorted(data['key']), values))",
+        subject,
+        evidence,
+        call,
+    )
+    return True
 
 
 def _is_shuffled(data: BaseDataset) -> bool:

@@ -16,6 +16,7 @@ from fastpipe.dataset.choosing import check_index, find_keys, suggest_class, to_
 from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.order_of_keys import warn_of_weights_in_order_of_keys
 from fastpipe.errors import ConfigError, flag
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.picks import (
@@ -112,6 +113,8 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
     if not isinstance(weights, Mapping):
         check_index(data, "Weighted", weights)
         values = _check_numbers(weights, range(len(data)), "sample", expected)
+        if not data.content.mixed:
+            warn_of_weights_in_order_of_keys(data, values)
         return _Weights(values, of_classes=False)
 
     # A mapping is by class name as soon as one of its names is a class.

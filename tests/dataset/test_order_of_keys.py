@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import fastpipe
+from fastpipe.dataset import order_of_keys
 from fastpipe.errors import ConfigError
 
 NAMES = [f"{name}_{number:02d}.png" for name in ("ant", "bee", "cat") for number in range(20)]
@@ -80,6 +81,29 @@ def test_labels_in_the_order_of_sorted_keys_where_there_were_none(
     assert "Pass them by key: data.with_labels({key: value})" in log.text
     packed.with_column("kind", [class_of(name) for name in NAMES])
     assert "with_column: these values seem to be in the order of the sorted keys" in log.text
+
+
+def test_weights_in_the_order_of_sorted_keys(
+    tmp_path: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(order_of_keys, "_warned_weights", set())
+    rng = np.random.default_rng(3)
+    keys = [f"{rng.integers(10**9):09d}" for _ in range(60)]
+    labels = rng.integers(0, 4, 60)
+    with fastpipe.Writer(tmp_path / "data", classes=list("abcd")) as writer:
+        for key, label in zip(keys, labels.tolist(), strict=True):
+            writer.add(np.zeros((9, 9, 3), np.uint8), label=label, key=key)
+    weights = np.array([1.0, 2.0, 3.0, 4.0])[labels]
+    right = (weights, dict(zip(keys, weights.tolist(), strict=True)), np.ones(60), rng.random(60))
+    for values in right:
+        fastpipe.loader(tmp_path / "data", 8, size=8, sampler=fastpipe.Weighted(values)).close()
+    assert log.text == ""
+    in_order_of_keys = weights[np.argsort(keys)].tolist()
+    sampler = fastpipe.Weighted(in_order_of_keys)
+    with fastpipe.loader(tmp_path / "data", 8, size=8, sampler=sampler) as loader:
+        loader.set_weights(in_order_of_keys)
+    assert log.text.count("Weighted: these weights fit the classes") == 1
+    assert "Pass them by key: fastpipe.Weighted({key: value})" in log.text
 
 
 def test_an_order_that_the_user_chose_is_no_order_of_keys(
