@@ -63,8 +63,9 @@ class DataLoaderAttributes:
 
     def __reduce__(self) -> NoReturn:
         raise EngineError(
-            "a loader owns threads and cannot be copied or pickled; call fastpipe.loader(...) in "
-            "the process that iterates over it. torch's DataLoader takes no loader as its dataset: "
+            "a loader owns threads and cannot be copied or pickled. In a checkpoint save "
+            "loader.state_dict(), and give it to load_state_dict of the loader that goes on. In another "
+            "process, call fastpipe.loader(...) there. torch's DataLoader takes no loader as its dataset: "
             "a loader gives the batches itself"
         )
 
