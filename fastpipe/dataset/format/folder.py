@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fastpipe.dataset.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import ConfigError, did_you_mean_path, readable
 
@@ -117,8 +117,9 @@ def why_no_dataset(path: Path) -> str:
         )
     if any(path.glob("shard-*.tar")):
         return (
-            f"{path} holds an unfinished pack or copy: {DATASET_FILE} is missing. Copy all files "
-            "of the dataset, or pack the source into another folder"
+            f"{path} holds an unfinished pack or copy: there are shards, but {DATASET_FILE} is missing. "
+            f"Copy all files of the dataset, also {DATASET_FILE} and {INDEX_FILE}, or pack the source "
+            "into another folder"
         )
     return (
         f"{path} is not a packed dataset: it has no {DATASET_FILE}. "

@@ -36,6 +36,7 @@ from fastpipe.dataset.format.layout import (
     INDEX_FILE,
     REJECTED_FILE,
     SOURCES_FILE,
+    shard_name,
     version_folder,
 )
 from fastpipe.dataset.format.packed_index import PackedIndex
@@ -212,6 +213,11 @@ class RemoteIndex(PackedIndex):
                 "A URL names the folder of a packed dataset, with no tars and no braces: pass the "
                 "folder that `fastpipe pack` wrote"
             )
+        if self._has_first_shard():
+            return text + (
+                f"There are shards here: upload {DATASET_FILE} and {INDEX_FILE} of the same pack, too; "
+                f"{DATASET_FILE} last"
+            )
         endpoint = endpoint_of(self.url, self.options.storage)
         bucket = self.url.path.partition("/")[0]
         if self.url.scheme in BUCKETS and urlsplit(endpoint).path.strip("/") == bucket:
@@ -229,6 +235,13 @@ class RemoteIndex(PackedIndex):
                 f"fastpipe pack {self.url} {self.url.rstrip('/')}-packed"
             )
         return text
+
+    def _has_first_shard(self) -> bool:
+        try:
+            self._objects.fetched(shard_name(0), 0, 1)
+        except DatasetError:
+            return False
+        return True
 
     def _bring(
         self, name: str, expected: str | None, data: bytes | None = None

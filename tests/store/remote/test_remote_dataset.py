@@ -137,6 +137,13 @@ def test_pickled(remote_packed: Path, range_server: RangeServer, tmp_path: Path)
     assert torch.equal(again[3][0], fastpipe.open(remote_packed)[3][0])
 
 
+def test_an_upload_of_shards_alone(range_server: RangeServer, tmp_path: Path) -> None:
+    range_server.fault = lambda asked: Fault(status=404) if asked.path == "dataset.json" else None
+    words = r"There are shards here: upload dataset\.json and index\.npy of the same pack"
+    with pytest.raises(DatasetError, match=words):
+        fastpipe.open(range_server.url, cache_dir=tmp_path)
+
+
 def test_an_upload_without_its_index(range_server: RangeServer, tmp_path: Path) -> None:
     range_server.fault = lambda asked: Fault(status=404) if asked.path == "index.npy" else None
     words = r"has dataset.json, but index.npy is missing \(HTTP 404\): the upload .* is incomplete"
