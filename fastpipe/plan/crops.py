@@ -104,9 +104,11 @@ class BaseCrop:
     def __new__(cls, *size: object, **options: object) -> Self:
         # Without this, a size or a wrong option would give Python's message, which does not say
         # where a size belongs.
-        known = []
+        known: list[str] = []
         for kind in cls.__mro__[:-1]:  # the options of the class itself come first
-            known += [f"{name}=" for name in inspect.get_annotations(kind)]
+            for name in inspect.get_annotations(kind):
+                if f"{name}=" not in known:
+                    known.append(f"{name}=")
         if not size and "size" in options:
             size = (options["size"],)
         wrong = [repr(value) for value in size]

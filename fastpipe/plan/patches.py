@@ -172,8 +172,10 @@ class Patches(BaseCrop):
 
     has_own_sizes = True
 
-    def __new__(cls, patch_size: object = 16, **options: object) -> Self:
-        return super().__new__(cls, **options)
+    def __new__(
+        cls, patch_size: object = 16, *values: object, **options: object
+    ) -> Self:
+        return super().__new__(cls, *values, **options)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -87,3 +87,9 @@ def test_coords_follow_the_order_of_merged_patches() -> None:
 def test_options_that_cannot_be_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises((ConfigError, TypeError), match=re.escape(message)):
         fastpipe.Patches(**options)
+
+
+def test_options_of_patches_go_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"Pass fastpipe\.Patches\(16, max_tokens") as refused:
+        fastpipe.Patches(16, 1024)
+    assert str(refused.value).count("interpolation=") == 1
