@@ -458,6 +458,8 @@ def test_removing_everything_or_nothing(work: Path) -> None:
     with pytest.raises(PackError, match="removes all 30 samples"):
         fastpipe.remove(work / "dst", where="width > 0")
     assert fastpipe.remove(work / "dst", where="width > 1000").removed == 0
+    text = succeeded("remove", work / "dst", "--where", "width > 1000")
+    assert re.search(r"^removed +nothing *\ndataset +still version 1 of ", text)
     assert fastpipe.open(work / "dst").version == 1
 
 

@@ -123,7 +123,7 @@ def add(
                 address=address,
                 on_progress=on_progress,
             )
-        _print_change(grown, dst, as_json=as_json)
+        _print_change(grown, dst, "added", as_json=as_json)
 
 
 def remove(
@@ -167,7 +167,7 @@ def remove(
         )
         if key_lines == [] and not as_json:
             err.print(f"--keys {keys}: the file names no key, so nothing is removed")
-        _print_change(grown, dst, as_json=as_json)
+        _print_change(grown, dst, "removed", as_json=as_json)
 
 
 def log(data: options.PackedData, as_json: options.AsJson = False) -> None:
@@ -234,8 +234,8 @@ def _read_lines(file: Path) -> list[str]:
     return [line for line in lines if line]
 
 
-def _print_change(grown: Grown, dst: str, *, as_json: bool) -> None:
-    """Prints what an add or a removal has changed."""
+def _print_change(grown: Grown, dst: str, action: str, *, as_json: bool) -> None:
+    """Prints what an add ("added") or a removal ("removed") has changed."""
     rejected = [{"path": path, "reason": reason} for path, reason in grown.rejected]
     if as_json:
         print_json(
@@ -254,7 +254,7 @@ def _print_change(grown: Grown, dst: str, *, as_json: bool) -> None:
             }
         )
         return
-    out.print(grown_table(grown, dst))
+    out.print(grown_table(grown, dst, action=action))
     if rejected:
         print_rejected(rejected)
     print_assumed(grown.assumed)

@@ -304,15 +304,15 @@ def _add_left_out(table: Table, summary: Summary, *, is_folder: bool) -> None:
         table.add_row("left out", text)
 
 
-def grown_table(grown: Grown, dst: str) -> RenderableType:
-    """The result of an add or a remove."""
+def grown_table(grown: Grown, dst: str, *, action: str) -> RenderableType:
+    """The result of an `action`: "added" or "removed"."""
     table = Table.grid(padding=(0, 2))
     if grown.removed:
         table.add_row("removed", format_count(grown.removed, "sample"))
     if grown.added:
         table.add_row("added", format_count(grown.added, "sample"))
     if not grown.added and not grown.removed:
-        table.add_row("added", "nothing")
+        table.add_row(action, "nothing")
     state = "still version"
     if grown.added or grown.removed:
         state = "version"
