@@ -71,6 +71,15 @@ class ImageBatch(tuple[Any, torch.Tensor]):
     def _asdict(self) -> dict[str, torch.Tensor]:
         return dict(zip(self._fields, self, strict=True))
 
+    def __getitem__(self, position: Any) -> Any:
+        if isinstance(position, str):
+            raise TypeError(
+                f"this batch is (images, labels), and not a dict, so it has no [{position!r}]: write "
+                "`for images, labels in loader`, or batch.images. For batches that are dicts pass "
+                f'fields=("image", "label") to fastpipe.loader, and write batch["image"]'
+            )
+        return super().__getitem__(position)
+
     @property
     def images(self) -> Any:
         """As the loader's `augment` leaves them; without it (N, channels, height, width).

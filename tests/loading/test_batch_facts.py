@@ -63,6 +63,15 @@ def test_programs_that_rebuild_tuples_find_images_and_labels(flat: Path) -> None
         kind(each for each in batch[:1])
 
 
+def test_a_batch_without_fields_is_no_dict(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        batch = next(iter(loader))
+    with pytest.raises(TypeError, match=r'pass fields=\("image", "label"\) to fastpipe\.loader'):
+        batch["image"]
+    assert batch[0] is batch.images
+    assert len(batch[:1]) == 1
+
+
 def test_a_dict_has_them_if_they_are_asked_for(flat: Path) -> None:
     with (
         loader_of(flat) as plain,
