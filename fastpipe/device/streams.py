@@ -381,6 +381,11 @@ def stream_of(device: object) -> Stream:
     except (RuntimeError, TypeError) as problem:
         is_gpu = isinstance(device, str) and device.lower() in ("gpu", "nvidia")
         meant = '. Write device="cuda"' if is_gpu else ""
+        if isinstance(device, int):
+            meant = (
+                f', which torch takes for the number of a GPU that is not here. Write device="cuda:{device}" '
+                'where there are GPUs, and device="cpu" where there are none'
+            )
         raise ConfigError(
             'device: expected "cpu", "cuda", "cuda:1", "mps", "xpu" or another device of torch, or '
             f"of an extension of torch that has been imported, got {device!r}{meant}"

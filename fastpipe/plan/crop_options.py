@@ -190,6 +190,12 @@ def _describe_equivalent(crop: object) -> str:
     """The end of the error about a crop: how another library's transform is written here."""
     if isinstance(crop, type) and issubclass(crop, _KINDS):
         return f". Create an object: fastpipe.{crop.__name__}()"
+    is_side = isinstance(crop, int) and not isinstance(crop, bool)
+    if is_side or (isinstance(crop, (tuple, list)) and len(crop) == 2):
+        return (
+            f". That is a size: write size={crop!r}, and leave crop= out, or pass "
+            "crop=fastpipe.CenterCrop()"
+        )
     # A name of a crop as a text, or the name of another library's class, such as torchvision's
     # RandomResizedCrop, or of its function, center_crop.
     if isinstance(crop, str):

@@ -71,6 +71,10 @@ def test_a_file_of_a_dataset_is_answered_with_its_folder(flat: Path) -> None:
         (lambda flat: fastpipe.loader(flat, 8, fields="image"), r"write fields=\('image',\)$"),
         (lambda flat: fastpipe.loader(flat, 8, device="gpu"), "got 'gpu'. Write device=\"cuda\"$"),
         (
+            lambda flat: fastpipe.loader(flat, 8, device=-7),
+            'got -7, .* and device="cpu" where there',
+        ),
+        (
             lambda flat: fastpipe.loader(
                 flat, 8, shuffle=True, sampler=torch.utils.data.SequentialSampler(range(37))
             ),

@@ -304,6 +304,8 @@ def test_presets_are_those_of_augment() -> None:
     ("wrong", "words"),
     [
         (fastpipe.Resize, "Create an object: fastpipe.Resize()"),
+        (224, "got 224. That is a size: write size=224, and leave crop= out"),
+        ((192, 224), "That is a size: write size=(192, 224), and leave crop= out"),
         ("random_resized_crop", "Write crop=fastpipe.RandomResizedCrop()"),
         ("center", "Write crop=fastpipe.CenterCrop()"),
         (lambda image: image, "crop= says only which part of an image becomes the row"),
