@@ -15,6 +15,7 @@ from fastpipe.device.streams import Stream
 from fastpipe.device.transfer import Transfer
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
+from fastpipe.loading import programs
 from fastpipe.loading.advice import LoadWatch, Settings
 from fastpipe.loading.agreement import Agreement
 from fastpipe.loading.batch_maker import BatchMaker
@@ -352,6 +353,11 @@ class Loader(DataLoaderAttributes):
                 ) from problem
         # Asked again, because set_size has changed the recipe.
         self._epochs.resume_at(position, resolver.for_state(order), check)
+        if resolver.ranks.seems_alone():
+            try:
+                check(resolver.current())
+            except ConfigError as problem:
+                programs.warn_of_more_ranks(problem)
 
     def stats(self) -> Stats:
         """The loader's counts and times so far, and its queues now.

@@ -130,6 +130,21 @@ def warn_restored(epoch: int, batches: int) -> None:
     )
 
 
+def warn_of_more_ranks(problem: Exception) -> None:
+    """If a loaded state fits only where there are more ranks, and this process is alone so far.
+
+    `problem`: why the loop refuses it if the process stays alone.
+    """
+    if "more ranks" in _warned:
+        return
+    _warned.add("more ranks")
+    _LOG.warning(
+        "this process is rank 0 of 1 so far, and the loop will refuse the state if it stays so (%s). With "
+        "several ranks call torch.distributed.init_process_group() before load_state_dict",
+        problem,
+    )
+
+
 def warn_begun_anew(recipe: Recipe) -> None:
     """If a loader begins at epoch 0, and an optimizer shows that the program has resumed."""
     if not recipe.shuffle or recipe.ranks.rank or "begun" in _warned:

@@ -72,6 +72,11 @@ class RankResolver:
             return None
         return announced
 
+    def seems_alone(self) -> bool:
+        """Whether nothing tells the ranks, and no launcher has started several processes."""
+        _, launched = _launched()
+        return self.known() is None and launched.world_size == 1
+
     def check(self) -> None:
         """Raises ConfigError if each process would read all batches, or a part of its share."""
         name, launched = _launched()

@@ -671,6 +671,20 @@ def test_a_checkpoint_in_place_of_the_state_in_it(flat: Path) -> None:
             loader.load_state_dict({"model": {}})
 
 
+@pytest.mark.parametrize("batch_size", [4, 2])
+def test_a_state_of_another_batch_size_is_named_when_it_is_loaded(
+    flat: Path, log: pytest.LogCaptureFixture, batch_size: int
+) -> None:
+    with fastpipe.loader(flat, 4, size=16, num_workers=1) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    with fastpipe.loader(flat, batch_size, size=16, num_workers=1) as loader:
+        loader.load_state_dict(state)
+        loader.load_state_dict(state)
+    words = "the loop will refuse the state if it stays so (load_state_dict: the state belongs to"
+    assert log.text.count(words) == (batch_size != 4)
+
+
 def test_a_function_of_a_sample_that_chooses(flat: Path) -> None:
     words = "the function gets the columns of many samples, and not a sample"
     with pytest.raises(ConfigError, match=words):
