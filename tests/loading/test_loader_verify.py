@@ -197,6 +197,18 @@ def test_an_index_and_a_description_of_two_packs(
         fastpipe.loader(fastpipe.concat(textured, mixture), 8, size=16, verify=verify)
 
 
+def test_an_index_of_another_pack_with_more_samples(
+    textured: Path, flat: Path, copied: Copy
+) -> None:
+    mixture = copied(textured)
+    shutil.copy(flat / "index.npy", mixture)
+    words = (
+        r"index\.npy is not .* of 23 rows .*if it is of another pack than dataset\.json, copy all"
+    )
+    with pytest.raises(DatasetError, match=words):
+        fastpipe.open(mixture)
+
+
 @pytest.mark.parametrize("name", ["index.npy", "fields/mask.npy"])
 def test_a_damaged_index_or_column_replaces_no_sample(tmp_path: Path, name: str) -> None:
     """The offset of sample 4 is not a byte further: another sample would take its place, as if it were the bad one."""

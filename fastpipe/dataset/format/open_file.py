@@ -282,6 +282,7 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
         DatasetError: the file is missing, damaged, or not of that type and length.
     """
     file = OpenFile(path, RESTORE)
+    advice = RESTORE
     try:
         first_bytes = read_at(file.descriptor, _HEADER_BYTES, 0)
         head = io.BytesIO(first_bytes)
@@ -293,6 +294,11 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
         is_expected = bool(shape) and rows in (None, shape[0])
         shape_of_row = shape[1:]
         file_row = np.dtype((dtype, shape_of_row))
+        if shape and file_row == row and not is_expected:
+            advice = (
+                f"if it is of another pack than {DATASET_FILE}, copy all files of the dataset again; "
+                f"else {RESTORE}"
+            )
         if is_fortran or not is_expected or file_row != row:
             raise ValueError(f"{shape} of {dtype}")
         row_count = shape[0]
@@ -313,6 +319,6 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
         words = in_one_line(problem, 200) or type(problem).__name__
         raise DatasetError(
             f"{path} is not a complete .npy file of {count} rows of {row}, as {DATASET_FILE} has "
-            f"it: got {words}; {RESTORE}"
+            f"it: got {words}; {advice}"
         ) from problem
     return Rows(file, header_bytes, row), row_count
