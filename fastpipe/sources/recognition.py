@@ -243,7 +243,15 @@ def _is_packed_dataset(root: SourcePath, names: Names) -> bool:
 def _ambiguous_error(
     root: SourcePath, names: Names, formats: Sequence[str]
 ) -> PackError:
+    kinds = ", ".join(formats)
     remedy = "--format picks one; or pass "
+    if "metadata" in formats:
+        # It is no value of --format.
+        others = [name for name in formats if name != "metadata"]
+        files = metadata_by_split(root, names)
+        file = next(iter(files.values()))[0]
+        kinds = f"{', '.join(others)}, or images that {readable(file.name)} describes"
+        remedy = f"--format {' or '.join(others)} leaves {readable(file.name)} out; or pass "
     inner = _inner_annotations(root, names)
     if inner is not None:
         remedy += (
@@ -263,7 +271,7 @@ def _ambiguous_error(
         folders = first_paths(names_in(class_root, FEW).folders)
         remedy += f"; or, if the folders {folders} are the classes or splits, {readable(class_root)}"
     return PackError(
-        f"{readable(root)} may be several kinds of source: {', '.join(formats)}. {remedy}"
+        f"{readable(root)} may be several kinds of source: {kinds}. {remedy}"
     )
 
 
