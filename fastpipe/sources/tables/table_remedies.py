@@ -55,8 +55,9 @@ def some_tables(tables: Sequence[ListingTable]) -> str:
     paths = []
     paths_with_options = []
     all_options = set()
-    lists = find_lists_of_splits(tables[0])
-    for table in without_lists(tables, lists)[:_TABLES_SHOWN]:
+    found = find_lists_of_splits(tables[0])
+    tables_of_images = without_lists(tables, found.lists)
+    for table in tables_of_images[:_TABLES_SHOWN]:
         path = readable(str(table.path))
         options = ""
         if table.image_root is not None:
@@ -71,7 +72,7 @@ def some_tables(tables: Sequence[ListingTable]) -> str:
         text = " or ".join(paths) + all_options.pop()
     else:
         text = "; or ".join(paths_with_options)
-    return text + describe_lists_of_splits(lists)
+    return text + describe_lists_of_splits(tables_of_images[0], found)
 
 
 def describe_options_of_labels(table: SourcePath, images: SourcePath | None) -> str:
