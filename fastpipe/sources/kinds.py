@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.errors import PackError, did_you_mean_path, readable
 from fastpipe.sources.annotations.annotations_above import find_annotations_above
 from fastpipe.sources.annotations.coco import CATEGORIES, list_category_names
@@ -56,6 +57,7 @@ from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.recognised import Recognised
 from fastpipe.sources.recognition import recognise, recognise_folder
 from fastpipe.sources.split_lists import UnusedLists, find_unused_lists, pick_listed
+from fastpipe.sources.tables.names_beside import find_names_beside
 from fastpipe.sources.tables.table_paths import find_tables
 from fastpipe.sources.tables.table_splits import (
     find_split_of_tables,
@@ -177,6 +179,8 @@ def list_sources(
 
     if source.format == "webdataset" and options.classes is None and not is_pattern:
         listing = add_assumptions(listing, _names_of_numbers(source, listing))
+    if source.format in MANIFESTS and options.classes is None and not is_pattern:
+        listing = add_assumptions(listing, _names_beside_table(source, listing))
     if source.format != "imagefolder":
         image_folders: set[str] = set()
         if source.format == "annotations" and listing.root == source.root:
@@ -488,6 +492,21 @@ def _names_of_numbers(source: Recognised, listing: Listing) -> Iterator[Assumpti
             "their names",
             f"--classes-from {readable(file)}",
         )
+
+
+def _names_beside_table(source: Recognised, listing: Listing) -> Iterator[Assumption]:
+    """The assumption on classes of a table that are numbers, if a file beside it may name them."""
+    if not are_own_numbers(listing.classes):
+        return
+    numbers = {image.label for image in listing.sources if image.label != NO_LABEL}
+    file = find_names_beside(source.files[0], numbers)
+    if file is None:
+        return
+    yield Assumption(
+        f"classes: called by their numbers; {readable(file.name)} beside the table may have their "
+        "names",
+        f"--classes-from {quote_for_shell(str(file))}",
+    )
 
 
 def _coco_files_of_other_splits(

@@ -251,7 +251,9 @@ def _ambiguous_error(
         files = metadata_by_split(root, names)
         file = next(iter(files.values()))[0]
         kinds = f"{', '.join(others)}, or images that {readable(file.name)} describes"
-        remedy = f"--format {' or '.join(others)} leaves {readable(file.name)} out; or pass "
+        remedy = (
+            f"--format {' or '.join(others)} leaves {readable(file.name)} out; or pass "
+        )
     inner = _inner_annotations(root, names)
     if inner is not None:
         remedy += (

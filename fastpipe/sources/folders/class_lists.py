@@ -91,13 +91,19 @@ def find_class_list(folder: SourcePath, classes: Collection[str]) -> SourcePath 
 
 def find_names_of_numbers(folder: SourcePath, class_count: int) -> SourcePath | None:
     """The text file in a folder that is called a list of classes, and may name so many; or None."""
-    for file in _small_files(folder, _CALLED_CLASS_LIST):
-        with open_unchanged(file) as opened:
-            lines = opened.read(_MAX_BYTES).split(b"\n")
-        names = [line for line in lines if line.strip()]
+    for file, names in read_called_class_lists(folder):
         if len(names) >= class_count:
             return file
     return None
+
+
+def read_called_class_lists(folder: SourcePath) -> Iterator[tuple[Path, list[str]]]:
+    """The text files in a folder that are called lists of classes, and the lines that are not empty."""
+    for file in _small_files(folder, _CALLED_CLASS_LIST):
+        with open_unchanged(file) as opened:
+            text = opened.read(_MAX_BYTES).decode("utf-8-sig", "replace")
+        lines = [line.strip() for line in text.split("\n")]
+        yield file, [line for line in lines if line]
 
 
 def _small_files(folder: SourcePath, names: re.Pattern[str]) -> Iterator[Path]:

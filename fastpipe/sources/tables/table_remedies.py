@@ -31,6 +31,7 @@ from fastpipe.sources.tables.lists_of_tables import (
     find_lists_of_splits,
     without_lists,
 )
+from fastpipe.sources.tables.names_beside import option_of_names_beside
 from fastpipe.sources.tables.point_tables import find_point_table
 from fastpipe.sources.tables.table_files import tables_of_other_splits
 from fastpipe.sources.tables.training_classes import describe_options_of_training
@@ -43,6 +44,7 @@ _ROWS_READ = 500
 _ALL_ROWS = 200_000
 _LABEL = "label"
 _LABEL_COLUMN = "--label-column "
+_CLASSES_FROM = "--classes-from "
 # A field of several classes an image has this in it: --field tags=apple,banana:classes.
 _CLASSES = ":classes"
 _MASK = ":mask"
@@ -85,6 +87,8 @@ def describe_options_of_labels(table: SourcePath, images: SourcePath | None) -> 
     options = ""
     if isinstance(table, Path) and isinstance(images, Path):
         options = describe_options_of_training(table, images.absolute())
+    if _CLASSES_FROM not in options:
+        options += option_of_names_beside(table)
     if _LABEL_COLUMN not in options:
         options = _option_of_label_column(table, images) + options
     options += _option_of_images_without_row(table, images)

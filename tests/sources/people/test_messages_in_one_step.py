@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from support.sources.people import labels, photos, write
+from support.sources.people import assumed, labels, photos, write
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -52,3 +52,46 @@ def test_a_list_of_some_images_of_the_table_is_named(tmp_path: Path) -> None:
     images = source / "images"
     fastpipe.pack(table, tmp_path / "packed", image_root=images, split_list=split_list)
     assert labels(tmp_path) == {"0.jpg": "a", "1.jpg": "b"}
+
+
+def test_names_of_numbers_beside_a_table_of_a_split(tmp_path: Path) -> None:
+    """Cassava has the names of its classes in label_num_to_disease_map.json."""
+    source = photos(
+        tmp_path / "src", "train_images/1.jpg", "train_images/2.jpg", "test_images/3.jpg"
+    )
+    table = write(source / "train.csv", "image_id,label\n1.jpg,1\n2.jpg,0\n")
+    names = write(source / "label_num_to_disease_map.json", {"0": "blight", "1": "streak"})
+    images = source / "train_images"
+    command = f"fastpipe pack {table} DST --image-root {images} --classes-from {names}. "
+    assert command in refusal_of(source)
+    option = f"beside the table may have their names (--classes-from {names})"
+    assert assumed(fastpipe.pack(table, tmp_path / "none", image_root=images))[-1].endswith(option)
+    fastpipe.pack(table, tmp_path / "packed", image_root=images, classes_from=names)
+    assert labels(tmp_path) == {"1.jpg": "streak", "2.jpg": "blight"}
+
+
+def test_list_of_classes_beside_a_list_of_images(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", *(f"images/{n}.jpg" for n in range(4)))
+    table = write(source / "train.txt", "images/0.jpg 0\nimages/1.jpg 1\nimages/2.jpg 1\n")
+    names = write(source / "classes.txt", "tench\nshark\n")
+    assert f"Pass it: {table}, with --classes-from {names}. " in refusal_of(source)
+    texts = assumed(fastpipe.pack(table, tmp_path / "none"))
+    assert texts[-1].endswith(f"beside the table may have their names (--classes-from {names})")
+    fastpipe.pack(table, tmp_path / "packed", classes_from=names)
+    assert set(labels(tmp_path).values()) == {"tench", "shark"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("classes.txt", "tench\n"),  # fewer than numbers
+        ("val_labels.txt", "images/2.jpg 1\nimages/3.jpg 0\n"),  # images
+        ("label_map.json", '{"1": "tench", "2": "shark"}'),  # of other numbers
+    ],
+)
+def test_other_files_name_no_classes(tmp_path: Path, name: str, text: str) -> None:
+    source = photos(tmp_path / "src", *(f"images/{n}.jpg" for n in range(4)))
+    table = write(source / "train.txt", "images/0.jpg 0\nimages/1.jpg 1\n")
+    write(source / name, text)
+    assert "--classes-from" not in refusal_of(source)
+    assert "--classes-from" not in str(assumed(fastpipe.pack(table, tmp_path / "packed")))
