@@ -418,7 +418,23 @@ def _option_of_likely(summaries: _Columns, likely: Sequence[str]) -> str:
         joined = _find_joined(column, summaries[column])
         if joined is not None or summaries[column].are_lists:
             return _field_of_classes(column, joined)
-    return f"--label-column {quote_for_shell(likely[0])}"
+    chosen = likely[0]
+    if all(map(str.isdigit, summaries[chosen].texts)):
+        chosen = _column_of_names(summaries, likely)
+    return f"--label-column {quote_for_shell(chosen)}"
+
+
+def _column_of_names(summaries: _Columns, likely: Sequence[str]) -> str:
+    """The column with the names of the classes whose numbers the first column has, or that column.
+
+    Birds 525 has "class id" and "labels".
+    """
+    class_count = len(summaries[likely[0]].texts)
+    for column in likely[1:]:
+        values = summaries[column]
+        if len(values.texts) == class_count and _has_few_names(column, values):
+            return column
+    return likely[0]
 
 
 def _assumed_of_label(

@@ -95,3 +95,29 @@ def test_other_files_name_no_classes(tmp_path: Path, name: str, text: str) -> No
     write(source / name, text)
     assert "--classes-from" not in refusal_of(source)
     assert "--classes-from" not in str(assumed(fastpipe.pack(table, tmp_path / "packed")))
+
+
+def test_names_of_classes_go_before_their_numbers(tmp_path: Path) -> None:
+    """birds.csv of 525 bird species has both beside the class folders."""
+    names = [
+        f"{split}/{bird}/{n}.jpg" for split in ("train", "test") for bird in "ab" for n in "12"
+    ]
+    source = photos(tmp_path / "src", *names)
+    rows = "".join(
+        f"{'ab'.index(name.split('/')[1])},{name},{name.split('/')[1]}\n" for name in names
+    )
+    table = write(source / "birds.csv", f"class id,filepaths,labels\n{rows}")
+    text = assumed(fastpipe.pack(source, tmp_path / "none", split="train"))[-1]
+    assert text.endswith(f"pass {table}, with --label-column labels")
+    fastpipe.pack(table, tmp_path / "packed", label_column="labels", split="train")
+    assert set(labels(tmp_path).values()) == {"a", "b"}
+
+
+@pytest.mark.parametrize("labels_column", ["a a a a", "0 1 0 1", "a b c a"])
+def test_the_first_column_of_labels_stays(tmp_path: Path, labels_column: str) -> None:
+    source = photos(tmp_path, *(f"{n}.jpg" for n in range(4)))
+    cells = labels_column.split()
+    rows = "".join(f"{n}.jpg,{n % 2},{cells[n]}\n" for n in range(4))
+    table = write(source / "t.csv", f"file,class id,labels\n{rows}")
+    text = assumed(fastpipe.pack(table, tmp_path / "packed"))[-1]
+    assert "(--label-column 'class id')" in text
