@@ -23,7 +23,10 @@ from fastpipe.sources.file_formats import (
     refuse_unread_file,
 )
 from fastpipe.sources.files import Names, SourcePath, names_in
-from fastpipe.sources.folders.classes_in_names import option_of_classes_in_names
+from fastpipe.sources.folders.classes_in_names import (
+    describe_classes_in_split,
+    option_of_classes_in_names,
+)
 from fastpipe.sources.folders.folder_formats import (
     lies_at_top,
     manifest_names,
@@ -341,7 +344,9 @@ def _recognise_split(
     if is_undecided and len(splits) > 1:
         first = next(iter(splits.values()))
         if isinstance(root, Path):  # behind a URL, each look at a folder is a request
-            more = describe_tables_of_splits(root, _splits_of_images(splits))
+            splits_of_images = _splits_of_images(splits)
+            more = describe_tables_of_splits(root, splits_of_images)
+            more = more or describe_classes_in_split(splits_of_images)
         if possible_formats(first, names_in(first), options_inside) == ["imagefolder"]:
             more += ". --format imagefolder (format='imagefolder') takes these folders as classes"
     chosen = choose_split(root, options.split, splits, more)

@@ -8,12 +8,15 @@ MNIST as PNGs often 00000_7.png. See Note [labels in paths] of path_labels.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import readable
-from fastpipe.sources.folders.splits import first_paths, words_in
+from fastpipe.sources.files import SourcePath, names_in
+from fastpipe.sources.folders.splits import first_paths, training_or_first, words_in
 from fastpipe.sources.listing import Assumption, Source
+from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.path_labels import LABEL_PATTERN, class_by_pattern
 
 # A name and then the number of the image; a number of at most six digits; one or two digits last.
@@ -71,6 +74,33 @@ def option_of_classes_in_names(paths: Sequence[str]) -> str:
     step = max(1, len(paths) // _NUM_CHECKED)
     match = _find_pattern(paths[::step])
     return "" if match is None else f"{LABEL_PATTERN} '{match[0]}'"
+
+
+def describe_classes_in_split(splits: Mapping[str, SourcePath]) -> str:
+    """Names the options that take the classes in the names of images of a split; "" if they have none.
+
+    Dogs vs. Cats has train/cat.0.jpg and test1/1.jpg.
+
+    Args:
+        splits: the folder of each split whose images have no other labels.
+    """
+    if not splits:
+        return ""
+    split = training_or_first(splits)
+    names = names_in(splits[split])
+    if names.folders:
+        return ""
+    paths = list(filter(is_picture, names.files))
+    step = max(1, len(paths) // _NUM_CHECKED)
+    match = _find_pattern(paths[::step])
+    if match is None:
+        return ""
+    pattern, classes = match
+    return (
+        f". The names of the images of {readable(split)} may have the classes "
+        f"({first_paths(classes)}): --split {quote_for_shell(split)} {LABEL_PATTERN} '{pattern}' "
+        "takes them"
+    )
 
 
 def _find_pattern(paths: Sequence[str]) -> tuple[str, Sequence[str]] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,21 @@ def test_the_first_column_of_labels_stays(tmp_path: Path, labels_column: str) ->
     table = write(source / "t.csv", f"file,class id,labels\n{rows}")
     text = assumed(fastpipe.pack(table, tmp_path / "packed"))[-1]
     assert "(--label-column 'class id')" in text
+
+
+def test_classes_in_the_names_of_images_of_training(tmp_path: Path) -> None:
+    """Dogs vs. Cats."""
+    names = [f"train/{kind}.{n}.jpg" for kind in ("cat", "dog") for n in range(3)]
+    source = photos(tmp_path / "src", *names, "test1/1.jpg", "test1/2.jpg")
+    message = refusal_of(source)
+    pattern = re.search(r"\(cat, dog\): --split train --label-pattern '(.*)' takes them", message)
+    assert pattern is not None
+    fastpipe.pack(source, tmp_path / "packed", split="train", label_pattern=pattern[1])
+    assert set(labels(tmp_path).values()) == {"cat", "dog"}
+
+
+@pytest.mark.parametrize("name", ["train/cat/cat.{}.jpg", "train/IMG_{}.jpg"])
+def test_names_of_images_without_classes(tmp_path: Path, name: str) -> None:
+    names = [name.format(n) for n in range(6)]
+    source = photos(tmp_path / "src", *names, "test/1.jpg")
+    assert "--label-pattern" not in refusal_of(source)
