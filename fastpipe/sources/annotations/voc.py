@@ -28,7 +28,7 @@ from fastpipe.sources.files import (
     names_in,
     open_unchanged,
 )
-from fastpipe.sources.folders.splits import FEW
+from fastpipe.sources.folders.splits import FEW, first_paths, training_or_first
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import KEEP, pick_split, quote_for_shell
 from fastpipe.sources.tables.label_text import local_path, read_label_text
@@ -41,6 +41,7 @@ _NO_ANNOTATION = "no such annotation; --unlisted keep packs the image without bo
 _FIRST_PIXEL = "--first-pixel 0 or 1"
 # The folder with the lists of images that have masks, a list for each split.
 MASK_LISTS = PurePosixPath("ImageSets/Segmentation")
+_MASKS = "SegmentationClass"
 
 
 def list_voc(
@@ -156,10 +157,7 @@ def read_split_names(root: Path, task: str, split: str | None) -> list[str] | No
     `task`: the folder in ImageSets with the lists: "Main" for boxes, "Segmentation" for masks.
     """
     folder = root / "ImageSets" / task
-    splits: list[str] = []
-    if folder.is_dir():
-        # cat_train.txt says for each image of train whether it shows a cat.
-        splits = [name for name in _stems(folder, ".txt") if "_" not in name]
+    splits = _list_splits(folder)
     if not splits and split is None:
         return None
     if not splits and split is not None:
@@ -167,6 +165,34 @@ def read_split_names(root: Path, task: str, split: str | None) -> list[str] | No
     with open_unchanged(folder / f"{pick_split(split, splits, root)}.txt") as file:
         lines = file.read().decode("utf-8-sig", "replace").splitlines()
     return [line.split()[0] for line in lines if line.strip()]
+
+
+def _list_splits(folder: Path) -> list[str]:
+    """The splits that have a list in a folder of ImageSets; none if it does not exist."""
+    if not folder.is_dir():
+        return []
+    # cat_train.txt says for each image of train whether it shows a cat.
+    return [name for name in _stems(folder, ".txt") if "_" not in name]
+
+
+def describe_splits_of_voc(root: SourcePath) -> str:
+    """Says which splits a folder of VOC has, behind its path, and how its masks are packed; or ""."""
+    if not isinstance(root, Path):
+        return ""
+    text = ""
+    splits = _list_splits(root / "ImageSets/Main")
+    if len(splits) > 1:
+        text = (
+            f", which has the splits {first_paths(splits)} (--split "
+            f"{quote_for_shell(training_or_first(splits))} packs one)"
+        )
+    splits_of_masks = _list_splits(root / MASK_LISTS)
+    if splits_of_masks and (root / _MASKS).is_dir():
+        text += (
+            f"; --format masks --split {quote_for_shell(training_or_first(splits_of_masks))} packs the "
+            f"masks in {_MASKS} in place of the boxes"
+        )
+    return text
 
 
 def _refuse_lists_of_other_tasks(root: Path, folder: Path, split: str) -> None:

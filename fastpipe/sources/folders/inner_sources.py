@@ -10,6 +10,7 @@ from typing import NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotations.annotation_files import find_colour_list
 from fastpipe.sources.annotations.sample_folders import are_samples
+from fastpipe.sources.annotations.voc import describe_splits_of_voc
 from fastpipe.sources.files import Names, SourcePath, names_in
 from fastpipe.sources.folders.doubtful_folders import lists_beside_images
 from fastpipe.sources.folders.folder_formats import manifest_names, possible_formats
@@ -35,6 +36,7 @@ _MAX_FOLDERS = 3
 _MAX_FOLDERS_OF_URL = 1
 _MAX_LEVELS = 3
 _OF_MASKS = "of the format masks"
+_OF_VOC = "of the format voc"
 
 
 class _InnerSource(NamedTuple):
@@ -71,6 +73,8 @@ def refuse_inner_sources(
             contents = f"folders, and in {readable(name)}"
             classes = "the folders as classes"
         remedy = f"Pass {readable(str(inner.folder))}"
+        if inner.description.endswith(_OF_VOC) and options.split is None:
+            remedy += describe_splits_of_voc(inner.folder)
         # GTSRB has Final_Test/Images with the images and GT-final_test.csv.
         names_inside = names_in(inner.folder, FEW)
         if has_pictures(names_inside):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from support.sources.people import assumed, labels, photos, write
+from support.sources.people import assumed, labels, masks, photos, values, write
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -140,3 +140,28 @@ def test_names_of_images_without_classes(tmp_path: Path, name: str) -> None:
     names = [name.format(n) for n in range(6)]
     source = photos(tmp_path / "src", *names, "test/1.jpg")
     assert "--label-pattern" not in refusal_of(source)
+
+
+def test_splits_and_masks_of_voc_in_a_folder(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    voc = photos(source / "VOCdevkit/VOC2012", "JPEGImages/1.jpg", "JPEGImages/2.jpg")
+    box = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>8</xmax><ymax>9</ymax></bndbox>"
+    (voc / "SegmentationClass").mkdir()
+    for name in "12":
+        text = f"<annotation><object><name>ant</name>{box}</object></annotation>"
+        write(voc / f"Annotations/{name}.xml", text)
+        Image.new("L", (40, 30), 1).save(voc / f"SegmentationClass/{name}.png")
+    for split, image in (("train", "1"), ("val", "2")):
+        write(voc / f"ImageSets/Main/{split}.txt", image)
+        write(voc / f"ImageSets/Main/ant_{split}.txt", f"{image} 1")
+    path = f"Pass {voc}, which has the splits train, val (--split train packs one)"
+    assert f"{path}. --format" in refusal_of(source)
+    fastpipe.pack(voc, tmp_path / "packed", split="train")
+    assert list(values(tmp_path, "boxes")) == ["1.jpg"]
+
+    for split, image in (("train", "1"), ("val", "2")):
+        write(voc / f"ImageSets/Segmentation/{split}.txt", image)
+    masks_too = "; --format masks --split train packs the masks in SegmentationClass in place of "
+    assert path + masks_too in refusal_of(source)
+    fastpipe.pack(voc, tmp_path / "packed", split="train", format="masks", overwrite=True)
+    assert list(masks(tmp_path)) == ["JPEGImages/1.jpg"]
