@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from fastpipe.sources.tables.listed_images import (
     find_listing_tables,
     find_table_of_siblings,
 )
-from fastpipe.sources.tables.table_files import sort_labelled_first
+from fastpipe.sources.tables.table_files import is_result_form, sort_labelled_first
 from fastpipe.sources.tables.table_remedies import some_tables
 
 # A source is looked for in this many folders of a folder. Behind a URL, each folder is a request.
@@ -77,6 +77,20 @@ def refuse_inner_sources(
             remedy += describe_splits_of_voc(inner.folder)
         # GTSRB has Final_Test/Images with the images and GT-final_test.csv.
         names_inside = names_in(inner.folder, FEW)
+        splits_inside = split_folders(inner.folder, names_inside)
+        if splits_inside and _are_images_alone(splits_inside):
+            # TensorFlow's tutorials have images/train beside images/train_labels.csv.
+            tables_inside = [
+                name
+                for name in manifest_names(names_inside)
+                if not is_result_form(name)
+            ]
+            listing_tables = find_listing_tables(inner.folder, tables_inside)
+            if listing_tables:
+                remedy = (
+                    f"Pass {some_tables(listing_tables)}; or {readable(str(inner.folder))} for the "
+                    "images alone"
+                )
         if has_pictures(names_inside):
             listing_tables = find_listing_tables(
                 inner.folder, manifest_names(names_inside)
@@ -127,6 +141,11 @@ def refuse_inner_sources(
             f"{readable(str(root))} holds {contents} {inner.description}. {remedy}. --format "
             f"imagefolder takes {classes}"
         )
+
+
+def _are_images_alone(splits: Mapping[str, SourcePath]) -> bool:
+    """Whether no folder of a split has folders, which would be classes."""
+    return not any(names_in(folder, FEW).folders for folder in splits.values())
 
 
 def _refuse_table_of_sibling(root: SourcePath, names: Names, inner: SourcePath) -> None:

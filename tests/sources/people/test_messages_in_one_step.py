@@ -165,3 +165,29 @@ def test_splits_and_masks_of_voc_in_a_folder(tmp_path: Path) -> None:
     assert path + masks_too in refusal_of(source)
     fastpipe.pack(voc, tmp_path / "packed", split="train", format="masks", overwrite=True)
     assert list(masks(tmp_path)) == ["JPEGImages/1.jpg"]
+
+
+def test_tables_of_splits_in_a_folder(tmp_path: Path) -> None:
+    """A tutorial of TensorFlow's object detection has images/train_labels.csv beside images/train."""
+    source = tmp_path / "src"
+    images = photos(source / "images", "train/1.jpg", "train/2.jpg", "test/3.jpg", "test/4.jpg")
+    header = "filename,width,height,class,xmin,ymin,xmax,ymax\n"
+    train = write(
+        images / "train_labels.csv", f"{header}1.jpg,40,30,ten,1,2,9,8\n2.jpg,40,30,ten,1,2,9,8\n"
+    )
+    test = write(
+        images / "test_labels.csv", f"{header}3.jpg,40,30,ten,1,2,9,8\n4.jpg,40,30,ten,1,2,9,8\n"
+    )
+    write(images / "sample_submission.csv", "filename,class\n3.jpg,ten\n4.jpg,ten\n")
+    first = f"Pass {train}, with --image-root {images / 'train'}; "
+    second = f"or {test}, with --image-root {images / 'test'}; or {images} for the images alone. "
+    assert first + second in refusal_of(source)
+    fastpipe.pack(train, tmp_path / "packed", image_root=images / "train")
+    assert set(values(tmp_path, "boxes")) == {"1.jpg", "2.jpg"}
+
+
+def test_tables_beside_classes_of_splits_come_second(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    data = photos(source / "data", "train/a/1.jpg", "train/b/2.jpg", "test/a/3.jpg", "test/b/4.jpg")
+    write(data / "birds.csv", "filepaths,labels\ntrain/a/1.jpg,a\ntrain/b/2.jpg,b\n")
+    assert f"Pass {data}. --format" in refusal_of(source)
