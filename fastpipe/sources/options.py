@@ -274,8 +274,12 @@ def parse_source_options(
     )
 
 
-def pick_split(split: str | None, splits: Collection[str], root: SourcePath) -> str:
+def pick_split(
+    split: str | None, splits: Collection[str], root: SourcePath, more: str = ""
+) -> str:
     """The split that a user names, or the only one; "" is that of files that say none.
+
+    `more`: the end of the message where the user has to name a split.
 
     PackError: the source has no such split, or several.
     """
@@ -290,7 +294,7 @@ def pick_split(split: str | None, splits: Collection[str], root: SourcePath) -> 
     problem = describe_splits(names, split)
     if "" in splits:
         problem = f"{problem} (some files say none)"
-    raise SplitChoiceError(f"{shown} {problem}", names)
+    raise SplitChoiceError(f"{shown} {problem}{more}", names)
 
 
 def quote_for_shell(text: str) -> str:

@@ -37,7 +37,12 @@ from fastpipe.sources.folders.folder_formats import (
 )
 from fastpipe.sources.folders.folder_roles import find_class_root
 from fastpipe.sources.folders.inner_sources import refuse_inner_sources
-from fastpipe.sources.folders.labelled import LABELLED_FORMATS, choose_pair
+from fastpipe.sources.folders.labelled import (
+    LABELLED_FORMATS,
+    choose_pair,
+    describe_polygons_of_pair,
+    find_pairs,
+)
 from fastpipe.sources.folders.splits import (
     FEW,
     choose_split,
@@ -47,6 +52,7 @@ from fastpipe.sources.folders.splits import (
     split_folders,
     split_in_path,
     split_tars,
+    training_or_first,
 )
 from fastpipe.sources.folders.tables_of_splits import describe_tables_of_splits
 from fastpipe.sources.options import SourceOptions, pick_split
@@ -347,7 +353,10 @@ def _recognise_split(
             splits_of_images = _splits_of_images(splits)
             more = describe_tables_of_splits(root, splits_of_images)
             more = more or describe_classes_in_split(splits_of_images)
-        if possible_formats(first, names_in(first), options_inside) == ["imagefolder"]:
+        formats = possible_formats(first, names_in(first), options_inside)
+        if formats == ["yolo"] and options.fields is None:
+            more = _describe_polygons_of_split(root, splits)
+        elif formats == ["imagefolder"]:
             more += ". --format imagefolder (format='imagefolder') takes these folders as classes"
     chosen = choose_split(root, options.split, splits, more)
     recognised = recognise_folder(splits[chosen], options_inside)
@@ -368,6 +377,17 @@ def _recognise_split(
                 "its images alone"
             )
     return replace(recognised, split=chosen, splits=splits, top=root)
+
+
+def _describe_polygons_of_split(
+    root: SourcePath, splits: Mapping[str, SourcePath]
+) -> str:
+    """Says behind the splits how masks are made of YOLO's polygons; "" if there are none."""
+    folder = splits[training_or_first(splits)]
+    pairs = find_pairs("yolo", folder, names_in(folder))
+    if len(pairs) != 1:
+        return ""
+    return describe_polygons_of_pair(pairs[0], root)
 
 
 def _splits_of_images(splits: Mapping[str, SourcePath]) -> dict[str, SourcePath]:

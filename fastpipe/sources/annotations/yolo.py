@@ -20,10 +20,15 @@ from fastpipe.sources.annotations.outlines import (
     find_fields,
     mask_fields,
 )
-from fastpipe.sources.annotations.yolo_labels import LabelReader, Labels
+from fastpipe.sources.annotations.yolo_labels import (
+    LabelReader,
+    Labels,
+    describe_polygons,
+)
 from fastpipe.sources.annotations.yolo_yaml import DataYaml, read_data_yaml
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import files_below, names_in
+from fastpipe.sources.folders.splits import training_or_first
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import pick_split
 from fastpipe.sources.tables.label_text import local_path, read_label_text
@@ -62,7 +67,7 @@ def list_yolo(
     `tops`. `wishes` are the fields that a user asks for; None: boxes, and keypoints if there are some.
     `drops_bad_lines`: an image is packed without the lines that are no labels.
     """
-    files = _find_files(pair, split)
+    files = _find_files(pair, split, tops, has_wishes=wishes is not None)
     stray = set[str]()  # label files without an image
     # A folder may have the label files of all splits, of which a list names the images of one.
     if pair.image_list is None:
@@ -106,14 +111,19 @@ def list_yolo(
     return replace(listing, assumed=tuple(assumed))
 
 
-def _find_files(pair: FolderPair, split: str | None) -> _Files:
+def _find_files(
+    pair: FolderPair, split: str | None, tops: Sequence[Path], *, has_wishes: bool
+) -> _Files:
     """Lists the images and the label files of a split."""
     images = local_path(pair.images)
     labels = local_path(pair.labels)
     if pair.image_list is None and not pair.folders:
         splits = names_in(images).folders
         if splits or split is not None:
-            chosen = pick_split(split, splits, images)
+            more = ""
+            if len(splits) > 1 and split is None and not has_wishes:
+                more = describe_polygons(labels / training_or_first(splits), tops)
+            chosen = pick_split(split, splits, images, more)
             images = images / chosen
             labels = labels / chosen
 

@@ -7,18 +7,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 from fastpipe.errors import PackError
 from fastpipe.sources.annotations.annotation_files import is_number
-from fastpipe.sources.annotations.yolo_yaml import DataYaml
+from fastpipe.sources.annotations.yolo_yaml import DataYaml, read_data_yaml
+from fastpipe.sources.files import files_below
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import KEEP_IMAGE
+from fastpipe.sources.tables.label_text import read_label_text
 
 # The limit where no file names the classes.
 _MAX_CLASSES = 1 << 31
 # A line begins with the class and the box (cxcywh).
 _BOX_COLUMNS = 5
+# A class, and at least three corners; a class and four corners.
+_MIN_POLYGON = 7
+_ROTATED_BOX = 9
+# So many label files show what they have.
+_FILES_CHECKED = 16
 # A box may end outside its image, but not be much larger.
 _MAX_SHARE = 2
 # DOTA has the name of the class in this column, behind the four corners of a box in pixels.
@@ -223,6 +232,49 @@ class LabelReader:
             )
             assumed.append(Assumption(text))
         return assumed
+
+
+def describe_polygons(folder: Path, tops: Sequence[Path]) -> str:
+    """Says behind the splits how to make masks of a folder's label files; "" if they have boxes.
+
+    Args:
+        folder: has the label files of one split.
+        tops: the folders that may have data.yaml.
+    """
+    try:
+        if read_data_yaml(tops).points is not None or not _have_polygons(folder):
+            return ""
+    except (PackError, ValueError):
+        return ""  # the pack says which file is wrong
+    return (
+        ". The label files have polygons: add --field boxes --field mask=segmentation:mask to pack "
+        "boxes and masks"
+    )
+
+
+def _have_polygons(folder: Path) -> bool:
+    """Whether all lines of the first label files in a folder are polygons.
+
+    A box has no outline for a mask. Where all have four corners, they are rotated boxes.
+
+    Raises:
+        ImageError: a file cannot be read.
+    """
+    if not folder.is_dir():
+        return False
+    names = (path for path in files_below(folder) if path.endswith(".txt"))
+    num_polygons = 0
+    for name in islice(names, _FILES_CHECKED):
+        for line in read_label_text(folder / name).splitlines():
+            words = line.split()
+            if not words:
+                continue
+            is_polygon = len(words) >= _MIN_POLYGON and len(words) % 2 == 1
+            if not is_polygon or not all(map(is_number, words)):
+                return False
+            if len(words) != _ROTATED_BOX:
+                num_polygons += 1
+    return num_polygons > 0
 
 
 def _parse_numbers(words: Sequence[str]) -> tuple[float, ...]:

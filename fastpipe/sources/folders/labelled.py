@@ -25,6 +25,7 @@ from fastpipe.sources.annotations.darknet import (
 from fastpipe.sources.annotations.defect_masks import find_defect_pairs
 from fastpipe.sources.annotations.sample_folders import are_samples
 from fastpipe.sources.annotations.two_levels import JPEG_START
+from fastpipe.sources.annotations.yolo_labels import describe_polygons
 from fastpipe.sources.annotations.yolo_yaml import YOLO_FOLDERS, find_yaml_folders
 from fastpipe.sources.field_columns import FieldColumn
 from fastpipe.sources.files import (
@@ -48,6 +49,7 @@ from fastpipe.sources.folders.splits import (
     meaning_of_split,
     split_folders,
     split_of_name,
+    training_or_first,
 )
 from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.png_of_numbers import COLOR_TYPE_OFFSET, is_png_of_numbers
@@ -180,13 +182,28 @@ def choose_pair(
     for name in names.folders:
         if split_of_name(name) is not None and find_split(name, by_split) is None:
             splits.append(name)
-    chosen = choose_split(root, options.split, dict.fromkeys(splits))
+    more = ""
+    if format_name == "yolo" and options.fields is None:
+        more = describe_polygons_of_pair(by_split[training_or_first(by_split)], root)
+    chosen = choose_split(root, options.split, dict.fromkeys(splits), more)
     if chosen not in by_split:
         raise PackError(
             f"the split {chosen} of {readable(str(root))} has no labels or masks; pass "
             f"{readable(str(root / chosen))} to pack its images alone"
         )
     return by_split[chosen]
+
+
+def describe_polygons_of_pair(pair: FolderPair, top: SourcePath) -> str:
+    """Says behind the splits how masks are made of YOLO's polygons; "" if a split has none.
+
+    Args:
+        pair: of a split.
+        top: the folder that may have data.yaml.
+    """
+    if not isinstance(pair.labels, Path) or not isinstance(top, Path):
+        return ""  # behind a URL, each look at a file is a request
+    return describe_polygons(pair.labels, [top])
 
 
 def _choose_masks(

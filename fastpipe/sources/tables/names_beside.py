@@ -5,7 +5,7 @@ Cassava has label_num_to_disease_map.json beside train.csv, and many lists have 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from pathlib import Path
 
 from fastpipe.dataset.format.picture_names import is_picture
@@ -24,7 +24,7 @@ _ALL_ROWS = 200_000
 _LABEL = "label"
 
 
-def find_names_beside(table: SourcePath, numbers: Collection[int]) -> SourcePath | None:
+def find_names_beside(table: SourcePath, numbers: Set[int]) -> SourcePath | None:
     """The file beside a table that has a name for each of the numbers of its classes; or None.
 
     Args:

@@ -191,3 +191,35 @@ def test_tables_beside_classes_of_splits_come_second(tmp_path: Path) -> None:
     data = photos(source / "data", "train/a/1.jpg", "train/b/2.jpg", "test/a/3.jpg", "test/b/4.jpg")
     write(data / "birds.csv", "filepaths,labels\ntrain/a/1.jpg,a\ntrain/b/2.jpg,b\n")
     assert f"Pass {data}. --format" in refusal_of(source)
+
+
+def yolo_splits(source: Path, form: str, lines: str) -> Path:
+    """Splits of YOLO whose label files have these lines; `form`: the folders of a split."""
+    for number, split in enumerate(("train", "val")):
+        images, label_files = (form.format(kind=kind, split=split) for kind in ("images", "labels"))
+        photos(source, f"{images}/{number}.jpg")
+        write(source / f"{label_files}/{number}.txt", lines)
+    write(source / "data.yaml", "names: [apple, banana]\n")
+    return source
+
+
+_POLYGON = "1 0.1 0.1 0.5 0.1 0.5 0.5\n"
+_BOX = "0 0.5 0.5 0.2 0.2\n"
+_ROTATED = "0 0.1 0.1 0.5 0.1 0.5 0.5 0.1 0.5\n"
+
+
+@pytest.mark.parametrize("form", ["{kind}/{split}", "{split}/{kind}"])
+def test_polygons_of_splits_of_yolo(tmp_path: Path, form: str) -> None:
+    source = yolo_splits(tmp_path / "src", form, _POLYGON)
+    fields = ["boxes", "mask=segmentation:mask"]
+    options = "--field boxes --field mask=segmentation:mask"
+    assert f"The label files have polygons: add {options} to pack" in refusal_of(source)
+    fastpipe.pack(source, tmp_path / "packed", split="train", fields=fields)
+    assert {number for mask in masks(tmp_path).values() for row in mask for number in row} == {0, 2}
+
+
+@pytest.mark.parametrize("lines", [_BOX, _POLYGON + _BOX, _ROTATED, "", "no numbers\n", "\0 é"])
+@pytest.mark.parametrize("form", ["{kind}/{split}", "{split}/{kind}"])
+def test_splits_of_yolo_without_masks(tmp_path: Path, form: str, lines: str) -> None:
+    source = yolo_splits(tmp_path / "src", form, lines)
+    assert "--field" not in refusal_of(source)
