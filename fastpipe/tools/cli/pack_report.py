@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from rich.console import Console, RenderableType
+from rich.constrain import Constrain
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -32,6 +33,8 @@ from fastpipe.tools.show.inspection import BoxCounts
 _SPEED_OVER_S = 5.0
 _MAX_REJECTED = 5
 _MAX_NAMES = 8
+# Names of files may be long paths.
+_FOLDED_WIDTH = 100
 _FRAME_WIDTH = 120  # characters; a file has no width of its own
 
 
@@ -292,7 +295,9 @@ def _add_left_out(table: Table, summary: Summary, *, is_folder: bool) -> None:
             text = f"{files} beside the class folders: {names}; move images into a class folder"
         elif has_images and not is_folder:
             text = f"{files} without a row: {names}"
-        table.add_row("not packed", text)
+        # In a file, rich pads all rows to the longest one.
+        folded = Constrain(Text(text, overflow="fold"), _FOLDED_WIDTH)
+        table.add_row("not packed", folded)
     if summary.contradictions:
         table.add_row("labels", summary.contradictions)
     if summary.dropped:

@@ -45,6 +45,16 @@ def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
     assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
 
 
+def test_names_of_files_that_are_not_packed_are_folded(source: Path, tmp_path: Path) -> None:
+    names = [f"notes_of_the_second_session_{number}.txt" for number in range(6)]
+    for name in names:
+        (source / name).write_bytes(b"")
+    text = succeeded("pack", source, tmp_path / "packed")
+    table = text.partition("rejected")[0]
+    assert max(map(len, table.splitlines())) <= 120
+    assert all(name in table for name in names)
+
+
 @pytest.mark.parametrize(
     ("name", "call"),
     [("train", "6"), ("val", "6, train=False"), ("photos-test", "6, train=False")],
