@@ -5,8 +5,9 @@ Cassava has label_num_to_disease_map.json beside train.csv, and many lists have 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from pathlib import Path
+from typing import NamedTuple
 
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import PackError
@@ -24,37 +25,61 @@ _ALL_ROWS = 200_000
 _LABEL = "label"
 
 
-def find_names_beside(table: SourcePath, numbers: Set[int]) -> SourcePath | None:
-    """The file beside a table that has a name for each of the numbers of its classes; or None.
+class _NamesFile(NamedTuple):
+    """A file with names of classes."""
 
-    Args:
-        table: the table, or a folder with tables.
-        numbers: of the classes. Names of classes that begin at 1 would be one off in a list.
-    """
-    folder = table if table.is_dir() else table.parent
-    if not isinstance(folder, Path) or 0 not in numbers:
-        return None
-    for name in names_in(folder, FEW).files:
-        file = folder / name
-        if has_names_of_numbers(file) and numbers <= _numbers_in(file):
-            return file
-    for file, lines in read_called_class_lists(folder):
-        if file != table and len(lines) > max(numbers) and _are_names(lines):
-            return file
-    return None
+    path: Path
+    # The numbers that it names.
+    numbers: Set[int]
+
+
+def find_names_beside(table: SourcePath, numbers: Set[int]) -> Path | None:
+    """The file beside a table that has a name for each of the numbers of its classes; or None."""
+    return _find_fitting(_files_with_names(table), numbers)
 
 
 def option_of_names_beside(table: SourcePath) -> str:
     """The option that names the classes of a table whose labels are numbers; "" if none is needed."""
-    if not isinstance(table, Path):
+    files = _files_with_names(table)
+    # Only then all rows of the table are read.
+    if not files or not isinstance(table, Path):
         return ""
     numbers: set[int] = set()
     for text in _labels_in(table):
         if not (text.isascii() and text.isdigit()):
             return ""
         numbers.add(int(text))
-    file = find_names_beside(table, numbers)
+    file = _find_fitting(files, numbers)
     return "" if file is None else f" --classes-from {quote_for_shell(str(file))}"
+
+
+def _find_fitting(files: Sequence[_NamesFile], numbers: Set[int]) -> Path | None:
+    """The first file that names all numbers; None if they do not begin at 0.
+
+    In a list, names of classes that begin at 1 would be one off.
+    """
+    if 0 not in numbers:
+        return None
+    for file in files:
+        if numbers <= file.numbers:
+            return file.path
+    return None
+
+
+def _files_with_names(table: SourcePath) -> list[_NamesFile]:
+    """The files beside a table that may name its classes, objects of JSON first."""
+    folder = table.parent
+    files: list[_NamesFile] = []
+    if not isinstance(folder, Path):
+        return files  # behind a URL, each look at a file is a request
+    for name in names_in(folder, FEW).files:
+        path = folder / name
+        if has_names_of_numbers(path):
+            files.append(_NamesFile(path, _numbers_in(path)))
+    for path, lines in read_called_class_lists(folder):
+        if path != table and _are_names(lines):
+            files.append(_NamesFile(path, set(range(len(lines)))))
+    return files
 
 
 def _labels_in(table: Path) -> set[str]:
