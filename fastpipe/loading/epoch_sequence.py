@@ -170,6 +170,8 @@ class EpochSequence:
         programs.warn_without_gradients(recipe)
         self._count_short_epochs()
         self._warn_looked_at_resumed(start)
+        if self._check_loaded is not None and recipe.shuffle:
+            self._warn_of_other_epoch(start)
 
         # From here on the epoch has begun. The older iterators keep their own position objects.
         self._recipe = recipe
@@ -204,6 +206,22 @@ class EpochSequence:
             programs.warn_looked_at_resumed(
                 loaded.epoch, loaded.batches, remaining, start.epoch
             )
+
+    def _warn_of_other_epoch(self, start: Position) -> None:
+        """Says if set_epoch has chosen another epoch than the one that a loaded state is before.
+
+        `start`: of the epoch that begins now. In mid-epoch `set_epoch` has said it.
+        """
+        loaded = self._loaded
+        if loaded is None:
+            return
+        next_epoch = loaded.epoch
+        if loaded.batches:
+            if num_batches(self._recipe, loaded.epoch) > loaded.batches:
+                return
+            next_epoch += 1
+        if start.epoch != next_epoch:
+            programs.warn_other_epoch(next_epoch, start.epoch)
 
     @property
     def _is_newest_dropped(self) -> bool:

@@ -290,6 +290,20 @@ def warn_looked_at_resumed(
     )
 
 
+def warn_other_epoch(next_epoch: int, epoch: int) -> None:
+    """If a program resumes between two epochs, and begins another epoch than the next one."""
+    if "other epoch" in _warned:
+        return
+    _warned.add("other epoch")
+    consequence = "so epochs are left out"
+    if epoch < next_epoch:
+        consequence = "which the training before has read"
+    _LOG.warning(
+        f"the loaded state is at the beginning of epoch {next_epoch}, and set_epoch({epoch}) begins "
+        f"epoch {epoch}, {consequence}. To go on, begin the loop over epochs at {next_epoch}"
+    )
+
+
 def warn_loaded_in_loop(running: Position, loaded: Position) -> None:
     """If a program loads a state, and the loop that runs meanwhile goes on.
 

