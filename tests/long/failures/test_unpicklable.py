@@ -71,7 +71,7 @@ def test_a_loader_itself_says_why_it_is_not_pickled(flat: Path) -> None:
         fastpipe.loader(flat, 8, size=16, num_workers=1) as loader,
         pytest.raises(
             fastpipe.EngineError,
-            match=r"call fastpipe\.loader\(\.\.\.\) in the process that iterates over it",
+            match=r"In another process, call fastpipe\.loader\(\.\.\.\) there",
         ),
     ):
         pickle.dumps(loader)
