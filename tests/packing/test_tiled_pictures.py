@@ -230,7 +230,9 @@ def test_the_command_line(tmp_path: Path, packed: Path) -> None:
     assert options["level"] == 1
     refused = failed(1, "pack", slides, tmp_path / "none", "--level", 7, "--on-error", "fail")
     assert "it has no level 7; its levels are 0: 301 x 203, 1: 150 x 101 pixels" in refused
-    assert "in tiles 6, so that a crop reads only a part" in " ".join(output.split())
+    assert "in tiles 6, so that a crop reads only the tiles that it touches" in " ".join(
+        output.split()
+    )
     assert "sound" in succeeded("verify", packed)
     assert "JPEG; 2 in tiles" in succeeded("inspect", packed, "--no-sheet")
 

@@ -174,7 +174,7 @@ class FieldValues:
         pictures = []
         for number, value in enumerate(values):
             with naming_picture(number):
-                packed = convert(value, options, keep_tiles=False)
+                packed = convert(value, options, may_be_tiled=False)
             pictures.append(packed.data)
         return tuple(pictures)
 
@@ -194,7 +194,7 @@ class FieldValues:
             return self._placement(frame).turn
 
         options = replace(self._encode, storage=JPEG_STORAGE, apply_exif=True)
-        return convert(value, options, turn, keep_tiles=False).data
+        return convert(value, options, turn, may_be_tiled=False).data
 
 
 def _array_member(data: bytes) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -143,7 +144,7 @@ def convert(
     options: EncodeOptions,
     turn: Turn = _turn_by_exif,
     *,
-    keep_tiles: bool = True,
+    may_be_tiled: bool = True,
 ) -> Packed:
     """Packs a file, or pixels.
 
@@ -151,20 +152,20 @@ def convert(
         data: the file, or the pixels.
         options: how to pack it.
         turn: how to turn it.
-        keep_tiles: a TIFF in JPEG tiles stays in tiles, and what is large is cut into tiles.
+        may_be_tiled: a TIFF in JPEG tiles stays in tiles, and what is large is cut into tiles.
 
     Raises:
         ImageError: the picture, or `turn`, refuses it.
     """
     if isinstance(data, OpenedImage):
-        return _pack_opened(data, "pixels", options, turn, may_be_tiled=keep_tiles)
+        return _pack_opened(data, "pixels", options, turn, may_be_tiled=may_be_tiled)
     name = image_format(data)
     if options.level > 0 and name != "TIFF":
         raise ImageError(
             f"a {name} has its picture in one size, and --level {options.level} was passed; pack "
             "pyramids apart from other images"
         )
-    if name == "TIFF" and keep_tiles:
+    if name == "TIFF" and may_be_tiled:
         tiles = find_tiles(data, options.level)
         if tiles is not None and not _is_shrunk(tiles.size, options):
             return _pack_tiles(data, tiles, options)
@@ -176,7 +177,7 @@ def convert(
         if name == "PNG" and has_strips(data):
             ready_png = data
         return _pack_opened(
-            opened, name, options, turn, ready_png, may_be_tiled=keep_tiles
+            opened, name, options, turn, ready_png, may_be_tiled=may_be_tiled
         )
     try:
         return _pack_jpeg(data, options, turn)
@@ -264,15 +265,7 @@ def _pack_jpeg(data: bytes, options: EncodeOptions, turn: Turn) -> Packed:
 
 def _pack_tiles(data: bytes, tiles: TiffTiles, options: EncodeOptions) -> Packed:
     refuse_more_pixels(tiles.size, options.max_pixels)
-    tile_options = replace(options, storage=JPEG_STORAGE)
-
-    def transcode(tile: bytes) -> bytes:
-        jpeg, _ = _transcode(tile, [], tile_options)
-        # Without `check_only` there is a JPEG, or an error.
-        assert jpeg is not None
-        return jpeg
-
-    stored = store_tiles(data, tiles, transcode)
+    stored = store_tiles(data, tiles, partial(_transcode_tile, options))
     if len(stored) > MAX_SAMPLE_BYTES:
         raise ImageError(
             f"{len(stored):,} bytes to store; the index holds up to {MAX_SAMPLE_BYTES:,}. Of the "
@@ -455,16 +448,12 @@ def _encode_in_jpegs(
     quality: int,
 ) -> Packed:
     """Encodes samples as the JPEGs of tiles, for a picture that is too long for one."""
-    tile_options = replace(options, storage=JPEG_STORAGE)
     is_gray = samples.shape[2] < 3
     sampling = "gray" if is_gray else "444"
 
     def encode(tile: NDArray[Any]) -> bytes:
         encoded = encode_jpeg(to_rgb(tile), quality=quality, sampling=sampling)
-        jpeg, _ = _transcode(encoded, [], tile_options)
-        # Our encoder makes no JPEG that a baseline scan cannot hold.
-        assert jpeg is not None
-        return jpeg
+        return _transcode_tile(options, encoded)
 
     pixels = samples[:, :, :1] if is_gray else to_rgb(samples)
     data = cut_into_tiles(pixels, encode, is_png=False)
@@ -551,6 +540,14 @@ def _refuse_wide_index(size: tuple[int, int]) -> None:
             f"{size[0]} x {size[1]} has a side over {MAX_NARROW_SIDE:,} pixels, and the source is "
             "not packed; pack it first: fastpipe pack SRC DST"
         )
+
+
+def _transcode_tile(options: EncodeOptions, tile: bytes) -> bytes:
+    """The stored JPEG of a tile; a KEY.tif has no coefficients in another form."""
+    jpeg, _ = _transcode(tile, [], replace(options, storage=JPEG_STORAGE))
+    # Without `check_only` there is a JPEG, or an error.
+    assert jpeg is not None
+    return jpeg
 
 
 def _refuse_more_bytes(data: bytes) -> None:

@@ -258,7 +258,8 @@ def _add_changed_pictures(
         table.add_row("stored as PNG", _by_reason(counts["png"]))
     if counts.get("tiled"):
         table.add_row(
-            "in tiles", f"{counts['tiled']:,}, so that a crop reads only a part of them"
+            "in tiles",
+            f"{counts['tiled']:,}, so that a crop reads only the tiles that it touches",
         )
     if counts["reencoded"]:
         reasons = _by_reason(counts["reencoded"])

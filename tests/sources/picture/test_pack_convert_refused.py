@@ -127,12 +127,12 @@ def test_a_side_too_long_for_a_jpeg_or_a_png() -> None:
     quality = EncodeOptions(quality=90)
     assert picture_ending(convert(data, quality).data) == "tif"
     with pytest.raises(ImageError, match="a side over JPEG's 65,500 pixels; --max-size"):
-        convert(data, quality, keep_tiles=False)
-    assert convert(data, EncodeOptions(max_size=100), keep_tiles=False).width == 100
+        convert(data, quality, may_be_tiled=False)
+    assert convert(data, EncodeOptions(max_size=100), may_be_tiled=False).width == 100
     data = saved("PNG", "L", (1, 65_536))
     assert picture_ending(convert(data, EncodeOptions()).data) == "tif"
     with pytest.raises(ImageError, match="a side over a PNG's 65,535 pixels; --max-size"):
-        convert(data, EncodeOptions(), keep_tiles=False)
+        convert(data, EncodeOptions(), may_be_tiled=False)
     assert convert(data, EncodeOptions(max_size=100)).height == 100
 
 

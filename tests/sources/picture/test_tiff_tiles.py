@@ -275,7 +275,7 @@ def test_packing_png_tiles_again(form: str) -> None:
     small = _engine.decode(stored(data, max_size=100), bits=16)
     expected = _engine.decode(stored(png, max_size=100), bits=16)
     assert np.array_equal(small, expected)
-    alone = convert(data, OPTIONS, keep_tiles=False)
+    alone = convert(data, OPTIONS, may_be_tiled=False)
     assert picture_ending(alone.data) == "png"
     assert np.array_equal(_engine.decode(alone.data, bits=16), _engine.decode(png, bits=16))
 
@@ -293,7 +293,7 @@ def test_pictures_that_are_too_long_for_a_jpeg() -> None:
     assert np.abs(shown(stored_of(gray)).astype(int) - wide[:, :, :1]).mean() < 3
     refused = "a side over JPEG's 65,500 pixels"
     with pytest.raises(ImageError, match=refused):
-        convert(lossy, OPTIONS, keep_tiles=False)
+        convert(lossy, OPTIONS, may_be_tiled=False)
 
 
 def stored_of(opened: OpenedImage) -> bytes:
@@ -306,4 +306,4 @@ def test_a_png_of_any_length() -> None:
     assert (packed.width, packed.height) == (70_000, 9)
     assert np.array_equal(_engine.decode(packed.data), wide)
     with pytest.raises(ImageError, match="a side over a PNG's 65,535 pixels"):
-        convert(encode_png(wide), OPTIONS, keep_tiles=False)
+        convert(encode_png(wide), OPTIONS, may_be_tiled=False)
