@@ -41,7 +41,7 @@ from fastpipe.sources.folders.splits import (
     split_folders,
     split_of_name,
 )
-from fastpipe.sources.folders.variant_folders import refuse_variants
+from fastpipe.sources.folders.variant_folders import check_variants
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.tables.listed_images import ListingTable, find_listing_tables
@@ -358,7 +358,7 @@ def _check_only_folder(folder: SourcePath, name: str) -> Assumption:
     lists = lists_among(names.files, _LISTS)
     # Final_Training and Final_Test of GTSRB are no parts of one class.
     refuse_split_parts(folder, names.folders)
-    refuse_variants(folder, names.folders)
+    check_variants(folder, names.folders)
     if len(names.folders) > 1:
         return Assumption(
             f"{one_class}; if the folders in it ({first_paths(names.folders)}) are the classes or "

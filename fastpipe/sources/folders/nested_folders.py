@@ -14,7 +14,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.folders.splits import first_paths, split_of_name
-from fastpipe.sources.folders.variant_folders import describe_variants, refuse_variants
+from fastpipe.sources.folders.variant_folders import check_variants
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.path_labels import (
     BY_FOLDER,
@@ -74,11 +74,11 @@ def check_nested_folders(
             f"{AS_CLASSES} or {BY_FOLDER}",
         )
         return
-    refuse_variants(root, folders)
+    variants = check_variants(root, folders)
     # The first folders may be domains, such as photo and sketch, which have the same classes.
     yield Assumption(
         f"{text}. The label pattern takes the last folder of each image as its class; "
-        f"{BY_FOLDER} takes all of its folders, as one name{describe_variants(root, folders)}",
+        f"{BY_FOLDER} takes all of its folders, as one name{variants}",
         f"{AS_CLASSES} or {_BY_LAST_FOLDER}",
     )
 

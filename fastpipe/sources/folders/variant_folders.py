@@ -31,28 +31,27 @@ _MIN_COMMON_SHARE = 0.9
 _COUNTED = re.compile(r"\D*\d{1,8}\D*")
 
 
-def refuse_variants(root: SourcePath, folders: Sequence[str]) -> None:
-    """Raises PackError if folders have the same class folders, and the same pictures in these."""
+def check_variants(root: SourcePath, folders: Sequence[str]) -> str:
+    """The end of a sentence on folders whose pictures have the same names; "" if they have not.
+
+    PackError: folders have the same class folders, and pictures of names that do not only count.
+    """
     names = _names_of_variants(root, folders)
-    if not names or all(_COUNTED.fullmatch(name) for name in names):
-        return
-    classes = names_in(root / folders[0]).folders
-    source = quote_for_shell(str(root / folders[0]))
+    if not names:
+        return ""
+    source = root / folders[0]
+    if all(_COUNTED.fullmatch(name) for name in names):
+        return (
+            ". The pictures have the same names in each: if they are variants of the same pictures, "
+            f"pass one of the folders, such as {readable(str(source))}"
+        )
+    classes = names_in(source).folders
     raise PackError(
         f"{readable(str(root))} has the folders {first_paths(folders)}, which hold the same "
         f"folders ({first_paths(classes)}) and pictures of the same names, so they may be variants "
-        f"of the same pictures. Pack one of them, such as: fastpipe pack {source} DST. "
-        f"{AS_CLASSES} takes {first_paths(folders)} as the classes"
-    )
-
-
-def describe_variants(root: SourcePath, folders: Sequence[str]) -> str:
-    """The end of a sentence on folders whose pictures have the same names; "" if they have not."""
-    if not _names_of_variants(root, folders):
-        return ""
-    return (
-        ". The pictures have the same names in each: if they are variants of the same pictures, "
-        f"pass one of the folders, such as {readable(str(root / folders[0]))}"
+        f"of the same pictures. Pack one of them, such as: fastpipe pack "
+        f"{quote_for_shell(str(source))} DST. {AS_CLASSES} takes {first_paths(folders)} as the "
+        "classes"
     )
 
 
