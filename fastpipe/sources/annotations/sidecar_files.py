@@ -9,7 +9,7 @@ such files is no class.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.picture_names import is_picture
@@ -132,31 +132,20 @@ def leave_out_sidecar_files(
     paths_like_images = {source.path for source in like_images}
     if like_images:
         example, tool = _choose_example(root, like_images)
+        if tool == DATA and format_of(example.path) in MANIFESTS:
+            # DeepLabCut has CollectedData_me.csv beside CollectedData_me.h5 and the images.
+            table = quote_for_shell(str(root / example.path))
+            tool = AnnotationTool("a table", f"pass the table, {table}")
         _remove_sources(sources, paths_like_images)
         assumed.append(
             Assumption(
                 f"files that are called like images, and are not read: {len(like_images):,}, such as "
-                f"{readable(example.path)} ({_name_of(tool, example)}). To keep what they say: "
-                f"{_remedy_of(root, tool, example)}"
+                f"{readable(example.path)} ({tool.name}). To keep what they say: {tool.remedy}"
             )
         )
     lists = [source for source in sidecars if source.path not in paths_like_images]
     assumed += _leave_out_class_lists(root, sources, lists, image_labels)
     return assumed
-
-
-def _name_of(tool: AnnotationTool, example: Source) -> str:
-    """The name of a tool; of a table without a tool "a table"."""
-    is_table = tool == DATA and format_of(example.path) in MANIFESTS
-    return "a table" if is_table else tool.name
-
-
-def _remedy_of(root: SourcePath, tool: AnnotationTool, example: Source) -> str:
-    """What the user can do with files that are called like images."""
-    if tool == DATA and format_of(example.path) in MANIFESTS:
-        # DeepLabCut has CollectedData_me.csv beside CollectedData_me.h5 and the images.
-        return f"pass the table, {quote_for_shell(str(root / example.path))}"
-    return tool.remedy
 
 
 def _leave_out_class_lists(
@@ -356,9 +345,8 @@ def _find_point_table(folder: SourcePath) -> SourcePath | None:
 
     DeepLabCut has labeled-data/video1/CollectedData_me.csv.
     """
-    names = names_in(folder, FEW)
-    for inner in (folder, *(folder / name for name in names.folders[:_MAX_FOLDERS])):
-        tables = [name for name in names_in(inner, FEW).files if name.endswith(".csv")]
+    for inner, files in _files_of_folders(folder, FEW):
+        tables = [name for name in files if name.endswith(".csv")]
         for name in tables[:_MAX_TABLES]:
             if find_point_table(inner / name, SourceOptions()) is not None:
                 return inner / name
@@ -370,12 +358,24 @@ def _tables_in(folder: SourcePath, images: SourcePath) -> list[ListingTable]:
 
     WFLW has its lists in WFLW_annotations/list_98pt_rect_attr_train_test.
     """
-    names = names_in(folder)
-    for inner in (folder, *(folder / name for name in names.folders[:_MAX_FOLDERS])):
-        tables = find_listing_tables(inner, names_in(inner).files, image_folder=images)
+    for inner, files in _files_of_folders(folder):
+        tables = find_listing_tables(inner, files, image_folder=images)
         if tables:
             return tables
     return []
+
+
+def _files_of_folders(
+    folder: SourcePath, most: int | None = None
+) -> Iterator[tuple[SourcePath, Sequence[str]]]:
+    """A folder and the first folders in it, each with the names of its files.
+
+    `most`: see `names_in`.
+    """
+    names = names_in(folder, most)
+    yield folder, names.files
+    for name in names.folders[:_MAX_FOLDERS]:
+        yield folder / name, names_in(folder / name, most).files
 
 
 def _remedy_of_tables(folder: SourcePath, tables: Sequence[ListingTable]) -> str:
