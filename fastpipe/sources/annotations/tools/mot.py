@@ -59,18 +59,22 @@ _REPEATED = (
 
 def is_list_of_boxes(lines: Sequence[str]) -> bool:
     """Whether all lines have nine or ten numbers, the first of them a frame and a track."""
-    for line in lines:
-        cells = line.split(",")
-        if len(cells) not in _NUM_CELLS:
-            return False
-        try:
-            values = [number(cell) for cell in cells]
-        except ValueError:
-            return False
-        frame = values[0]
-        if frame < 1 or not frame.is_integer() or not values[1].is_integer():
-            return False
-    return True
+    return all(_parse_line(line) is not None for line in lines)
+
+
+def _parse_line(line: str) -> list[float] | None:
+    """The numbers of a box; None if the line has something else."""
+    cells = line.split(",")
+    if len(cells) not in _NUM_CELLS:
+        return None
+    try:
+        values = [number(cell) for cell in cells]
+    except ValueError:
+        return None
+    frame, track = values[:2]
+    if frame < 1 or not frame.is_integer() or not track.is_integer():
+        return None
+    return values
 
 
 def parse(path: Path) -> Iterator[AnnotatedImage]:
@@ -96,11 +100,11 @@ def parse(path: Path) -> Iterator[AnnotatedImage]:
     for index, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
-        if not is_list_of_boxes([line]):
+        cells = _parse_line(line)
+        if cells is None:
             raise ValueError(
                 f"line {index}: expected the nine numbers of a box, got {line[:60]!r}"
             )
-        cells = [number(cell) for cell in line.split(",")]
         image_of_frame = images.get(int(cells[0]))
         if image_of_frame is None:
             raise ValueError(
