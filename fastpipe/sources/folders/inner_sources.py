@@ -75,30 +75,7 @@ def refuse_inner_sources(
         remedy = f"Pass {readable(str(inner.folder))}"
         if inner.description.endswith(_OF_VOC) and options.split is None:
             remedy += describe_splits_of_voc(inner.folder)
-        # GTSRB has Final_Test/Images with the images and GT-final_test.csv.
-        names_inside = names_in(inner.folder, FEW)
-        splits_inside = split_folders(inner.folder, names_inside)
-        if splits_inside and _are_images_alone(splits_inside):
-            # TensorFlow's tutorials have images/train beside images/train_labels.csv.
-            tables_inside = [
-                name
-                for name in manifest_names(names_inside)
-                if not is_result_form(name)
-            ]
-            listing_tables = find_listing_tables(inner.folder, tables_inside)
-            if listing_tables:
-                remedy = (
-                    f"Pass {some_tables(listing_tables)}; or {readable(str(inner.folder))} for the "
-                    "images alone"
-                )
-        if has_pictures(names_inside):
-            listing_tables = find_listing_tables(
-                inner.folder, manifest_names(names_inside)
-            )
-            if listing_tables:
-                remedy = (
-                    f"Pass {some_tables(listing_tables)}: it lists the images there"
-                )
+        remedy = _remedy_of_tables_inside(inner.folder) or remedy
         parts = find_split_parts(names.folders)
         if parts:
             first_split = next(iter(parts[0]))
@@ -141,6 +118,28 @@ def refuse_inner_sources(
             f"{readable(str(root))} holds {contents} {inner.description}. {remedy}. --format "
             f"imagefolder takes {classes}"
         )
+
+
+def _remedy_of_tables_inside(folder: SourcePath) -> str:
+    """What to pass where tables in an inner source list its images; "" if none do."""
+    names = names_in(folder, FEW)
+    tables = manifest_names(names)
+    if has_pictures(names):
+        # GTSRB has Final_Test/Images with the images and GT-final_test.csv.
+        listing_tables = find_listing_tables(folder, tables)
+        if listing_tables:
+            return f"Pass {some_tables(listing_tables)}: it lists the images there"
+    splits = split_folders(folder, names)
+    if splits and _are_images_alone(splits):
+        # TensorFlow's tutorials have images/train beside images/train_labels.csv.
+        tables = [name for name in tables if not is_result_form(name)]
+        listing_tables = find_listing_tables(folder, tables)
+        if listing_tables:
+            return (
+                f"Pass {some_tables(listing_tables)}; or {readable(str(folder))} for the images "
+                "alone"
+            )
+    return ""
 
 
 def _are_images_alone(splits: Mapping[str, SourcePath]) -> bool:
