@@ -183,7 +183,10 @@ def choose_pair(
         if split_of_name(name) is not None and find_split(name, by_split) is None:
             splits.append(name)
     more = ""
-    if format_name == "yolo" and options.fields is None:
+    is_certain = len(splits) == 1
+    if options.split is not None:
+        is_certain = find_split(options.split, splits) is not None
+    if format_name == "yolo" and options.fields is None and not is_certain:
         more = describe_polygons_of_pair(by_split[training_or_first(by_split)], root)
     chosen = choose_split(root, options.split, dict.fromkeys(splits), more)
     if chosen not in by_split:
