@@ -46,6 +46,7 @@ from fastpipe.sources.png_of_numbers import (
     COLOR_TYPE_OFFSET,
     PNG_START,
     is_png_of_numbers,
+    read_start,
 )
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.rows import Row
@@ -421,11 +422,7 @@ def _rank_kind(
     folders: MaskFolders, kind: str, masks: Mapping[str, str]
 ) -> tuple[bool, bool]:
     """The key that `list_kinds` sorts by: masks of classes, then those of objects, then pictures."""
-    try:
-        with open_binary(folders.root / min(masks.values())) as file:
-            start = file.read(COLOR_TYPE_OFFSET + 1)
-    except OSError:
-        start = b""
+    start = read_start(folders.root / min(masks.values()))
     return not is_png_of_numbers(start), "instance" in kind.lower()
 
 
@@ -495,11 +492,7 @@ def _have_colours(folders: MaskFolders, masks: Sequence[str]) -> bool:
 
 def has_colours(mask: SourcePath) -> bool:
     """Whether a mask is a PNG with red, green and blue."""
-    try:
-        with open_binary(mask) as file:
-            start = file.read(COLOR_TYPE_OFFSET + 1)
-    except OSError:
-        return False  # the pack reports it with the reason
+    start = read_start(mask)  # b"": the pack reports it with the reason
     is_png = start.startswith(PNG_START) and len(start) > COLOR_TYPE_OFFSET
     return is_png and start[COLOR_TYPE_OFFSET] in _RGB_AND_RGBA
 
@@ -553,17 +546,13 @@ def _check_masks(
     """Raises PackError if the pixels of a few of the masks are no numbers of classes."""
     for mask in _some_of(masks):
         path = folders.root / mask
-        try:
-            with open_binary(path) as file:
-                data = file.read(_HEADER_BYTES)
-        except OSError:
-            continue  # the pack reports it with the reason
-        if data.startswith(JPEG_START):
+        start = read_start(path)  # b"": the pack reports it with the reason
+        if start.startswith(JPEG_START):
             raise _no_numbers_error(path, "a JPEG, whose values are not exact", field)
-        if not data.startswith(PNG_START):
+        if not start.startswith(PNG_START):
             continue  # the pack takes it if it holds numbers
-        has_header = len(data) > COLOR_TYPE_OFFSET
-        if has_header and not is_png_of_numbers(data):
+        has_header = len(start) > COLOR_TYPE_OFFSET
+        if has_header and not is_png_of_numbers(start):
             raise _no_numbers_error(path, _WITH_COLOURS, field)
 
 

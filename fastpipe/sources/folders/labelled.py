@@ -32,7 +32,6 @@ from fastpipe.sources.files import (
     Names,
     SourcePath,
     names_in,
-    open_binary,
     path_below,
 )
 from fastpipe.sources.folders.folder_roles import (
@@ -52,7 +51,7 @@ from fastpipe.sources.folders.splits import (
     training_or_first,
 )
 from fastpipe.sources.options import SourceOptions, quote_for_shell
-from fastpipe.sources.png_of_numbers import COLOR_TYPE_OFFSET, is_png_of_numbers
+from fastpipe.sources.png_of_numbers import is_png_of_numbers, read_start
 from fastpipe.sources.tables.listed_images import find_listing_tables
 from fastpipe.sources.tables.table_remedies import some_tables
 
@@ -259,11 +258,7 @@ def _form_of_first(folder: SourcePath) -> str:
     file = find_first_picture(folder)
     if file is None:
         return ""
-    try:
-        with open_binary(file) as opened:
-            start = opened.read(COLOR_TYPE_OFFSET + 1)
-    except OSError:
-        return ""
+    start = read_start(file)
     if is_png_of_numbers(start):
         return _NUMBERS
     return _JPEG if start.startswith(JPEG_START) else ""
