@@ -5,7 +5,7 @@ Cassava has label_num_to_disease_map.json beside train.csv, and many lists have 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,14 +72,20 @@ def _files_with_names(table: SourcePath) -> list[_NamesFile]:
     files: list[_NamesFile] = []
     if not isinstance(folder, Path):
         return files  # behind a URL, each look at a file is a request
-    for name in names_in(folder, FEW).files:
-        path = folder / name
-        if has_names_of_numbers(path):
-            files.append(_NamesFile(path, _numbers_in(path)))
+    for path in find_json_names(folder):
+        files.append(_NamesFile(path, _numbers_in(path)))
     for path, lines in read_called_class_lists(folder):
         if path != table and _are_names(lines):
             files.append(_NamesFile(path, set(range(len(lines)))))
     return files
+
+
+def find_json_names(folder: Path) -> Iterator[Path]:
+    """The files in a folder that are JSON objects of numbers and names."""
+    for name in names_in(folder, FEW).files:
+        path = folder / name
+        if has_names_of_numbers(path):
+            yield path
 
 
 def _labels_in(table: Path) -> set[str]:

@@ -17,16 +17,15 @@ from fastpipe.dataset.format.open_file import FileState
 from fastpipe.distribution import install_extra
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_choice import ColumnChoice
-from fastpipe.sources.files import SourcePath, names_in
-from fastpipe.sources.folders.splits import FEW
+from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption, Group, Listing, Source, SourceField
-from fastpipe.sources.numbered_classes import has_names_of_numbers
 from fastpipe.sources.options import SourceOptions, quote_for_shell
 from fastpipe.sources.png_of_numbers import is_png_of_numbers
 from fastpipe.sources.settled_fields import settle_fields
 from fastpipe.sources.tables.likely import Known, find_column_assumptions, is_label_name
 from fastpipe.sources.tables.list_rows import list_rows
 from fastpipe.sources.tables.listed_images import find_columns_of_pictures
+from fastpipe.sources.tables.names_beside import find_json_names
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tables.rows import Row, Rows, row_name, rows_of
 from fastpipe.sources.tables.table_classes import SCAN_ROWS, TableClasses
@@ -203,15 +202,13 @@ def _assume_names_beside(
     ]
     if not unnamed or options.classes is not None or not isinstance(folder, Path):
         return
-    for name in names_in(folder, FEW).files:
-        if has_names_of_numbers(folder / name):
-            text = (
-                f"field {unnamed[0].name}: the numbers in the masks have no names; {readable(name)} has "
-                "names of numbers"
-            )
-            file = quote_for_shell(str(folder / name))
-            yield Assumption(text, f"--classes-from {file}")
-            return
+    file = next(find_json_names(folder), None)
+    if file is not None:
+        text = (
+            f"field {unnamed[0].name}: the numbers in the masks have no names; {readable(file.name)} "
+            "has names of numbers"
+        )
+        yield Assumption(text, f"--classes-from {quote_for_shell(str(file))}")
 
 
 def _reject_shares(columns: ColumnChoice, table: str) -> None:
@@ -278,17 +275,12 @@ def _scan_tables(paths: TablePaths, options: SourceOptions) -> _Scan:
 
 def _have_masks(file: TableFile, column: str) -> bool:
     """Whether the first pictures of a column are PNGs with one number a pixel."""
-    values: list[Any] = []
     try:
-        for group in islice(file.groups(), 1):
-            for (first_values,) in islice(
-                file.values(group, [column], _FIRST_PICTURES), 1
-            ):
-                values += first_values
+        values = _read_first_values(file, [column], _FIRST_PICTURES)
     except PackError:
         return False  # the file is damaged, and packing says where
     pictures = []
-    for value in values:
+    for value in values.get(column, ()):
         picture = value.get("bytes") if isinstance(value, dict) else value
         if isinstance(picture, bytes):
             pictures.append(picture)
@@ -299,14 +291,13 @@ def _name_pictures(
     file: TableFile, root: SourcePath, columns: Sequence[str]
 ) -> list[str]:
     """The columns whose first texts name pictures below a folder, as key of img2dataset does."""
-    texts: dict[str, list[str]] = {column: [] for column in columns}
     try:
-        for group in islice(file.groups(), 1):
-            for values in islice(file.values(group, list(columns), _FIRST_NAMES), 1):
-                for column, values_of_column in zip(columns, values, strict=True):
-                    texts[column] = [text for text in values_of_column if text]
+        values = _read_first_values(file, list(columns), _FIRST_NAMES)
     except PackError:
         return []  # the file is damaged, and packing says where
+    texts = {}
+    for column, values_of_column in values.items():
+        texts[column] = [text for text in values_of_column if text]
     return find_columns_of_pictures(root, texts)
 
 
@@ -332,16 +323,28 @@ def _read_first_texts(
     for name in known:
         if is_label_name(name) and file.holds_texts(name):
             likely.append(name)
-    first_group = None
-    if likely:
-        first_group = next(file.groups(), None)
-    if first_group is None:
+    if not likely:
         return {}
     texts = {}
-    for columns in islice(file.values(first_group, likely, _FIRST_TEXTS), 1):
-        for name, values in zip(likely, columns, strict=True):
-            texts[name] = set(values) - {None}
+    for name, values in _read_first_values(file, likely, _FIRST_TEXTS).items():
+        texts[name] = set(values) - {None}
     return texts
+
+
+def _read_first_values(
+    file: TableFile, columns: list[str], rows: int
+) -> dict[str, list[Any]]:
+    """Column -> its values in the first rows of a file; {} if there are no rows.
+
+    PackError: the file is damaged.
+    """
+    first_group = next(file.groups(), None)
+    if first_group is None:
+        return {}
+    values = next(file.values(first_group, columns, rows), None)
+    if values is None:
+        return {}
+    return dict(zip(columns, values, strict=True))
 
 
 def _other_columns(
