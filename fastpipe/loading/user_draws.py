@@ -30,12 +30,6 @@ from fastpipe.device.augment.contents import parts_of
 from fastpipe.device.augment.foreign import Foreign
 
 _LOG = logging.getLogger("fastpipe")
-_GENERATORS = (
-    np.random.Generator,
-    np.random.RandomState,
-    random.Random,
-    torch.Generator,
-)
 # Code with one of these names sets a seed, or makes a generator with one.
 _SEEDING = frozenset(
     [
@@ -66,12 +60,6 @@ _DRAWS_OF_TORCH = frozenset(
         "randn_like",
         "randperm",
     ]
-)
-# Methods of these are random.random, numpy.random.rand and so on.
-_GLOBAL_GENERATORS = (
-    getattr(random.random, "__self__", None),
-    getattr(np.random.rand, "__self__", None),
-    torch.default_generator,
 )
 _LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
@@ -151,11 +139,35 @@ def _generators_of(module: torch.nn.Module) -> Iterator[str]:
                     yield draw
 
 
+# NumPy imports its generators when a program first names them, which takes 5 ms. So these are
+# functions: most loaders have no function to read.
+
+
+@functools.cache
+def _generator_kinds() -> tuple[type, ...]:
+    return (
+        np.random.Generator,
+        np.random.RandomState,
+        random.Random,
+        torch.Generator,
+    )
+
+
+@functools.cache
+def _global_generators() -> tuple[object, ...]:
+    """Methods of these are random.random, numpy.random.rand and so on."""
+    return (
+        getattr(random.random, "__self__", None),
+        getattr(np.random.rand, "__self__", None),
+        torch.default_generator,
+    )
+
+
 def _is_own_generator(value: object) -> bool:
     """Whether a value is a generator that is none of the global ones."""
-    if not isinstance(value, _GENERATORS):
+    if not isinstance(value, _generator_kinds()):
         return False
-    return all(value is not generator for generator in _GLOBAL_GENERATORS)
+    return all(value is not generator for generator in _global_generators())
 
 
 def _any_seeds(functions: Sequence[types.FunctionType]) -> bool:
@@ -218,7 +230,7 @@ def _is_draw(name: str, value: object) -> bool:
     if last_name in _SEEDING or last_name.startswith(("get", "default_rng")):
         return False
     is_method = isinstance(value, types.BuiltinMethodType | types.MethodType)
-    if is_method and isinstance(value.__self__, _GENERATORS):  # type: ignore[attr-defined]
+    if is_method and isinstance(value.__self__, _generator_kinds()):  # type: ignore[attr-defined]
         return True
     is_of_torch = vars(torch).get(last_name) is value
     return is_of_torch and last_name in _DRAWS_OF_TORCH
@@ -256,6 +268,9 @@ def _makes_new_generator(code: types.CodeType) -> Iterator[bool]:
 
 def _values_in(function: types.FunctionType) -> Iterator[tuple[str, object]]:
     """(name as it is written, value) of what a function takes from around it."""
+    # Else a function that names np.random would find nothing there.
+    import numpy.random  # noqa: F401
+
     closure = dict(
         zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     )

@@ -82,7 +82,7 @@ for name in set(fastpipe.__all__) - {"Writer", "add", "encode", "pack", "remove"
     getattr(fastpipe, name)
 facts["threads"] = threads() - before
 heavy = {"cv2", "huggingface_hub", "kornia", "obstore", "pandas", "PIL", "prometheus_client", "pyarrow", "ray", "rich"}
-heavy |= {"turbojpeg", "typer", "webdataset"}
+heavy |= {"numpy.random", "turbojpeg", "typer", "webdataset"}
 facts["heavy"] = sorted(heavy & sys.modules.keys())
 
 sys.modules["cv2"] = None  # there is no wheel of OpenCV for the free-threaded Python
