@@ -23,6 +23,7 @@ from fastpipe.dataset import other_order
 from fastpipe.device.image_batch import names_read
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import format_count
+from fastpipe.loading.instances import instances_of
 from fastpipe.loading.state import Position
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.partition import Ranks
@@ -422,22 +423,12 @@ def _evidence_of_training() -> str:
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LRScheduler
 
-    # An object refers to its class. So the collector finds the instances of some classes, without a
-    # loop over millions of objects here.
-    classes = [*_with_subclasses(Optimizer), *_with_subclasses(LRScheduler)]
-    for instance in gc.get_referrers(*classes):
+    for instance in instances_of(Optimizer, LRScheduler):
         if isinstance(instance, Optimizer) and instance.state:
             return f"the optimizer {type(instance).__name__} has a state already"
         if isinstance(instance, LRScheduler) and instance.last_epoch > 0:
             return f"the schedule {type(instance).__name__} is at {instance.last_epoch} already"
     return ""
-
-
-def _with_subclasses(base: type) -> Iterator[type]:
-    yield base
-    subclass: type
-    for subclass in base.__subclasses__():
-        yield from _with_subclasses(subclass)
 
 
 def _calling_frames(module: str) -> Iterator[FrameType]:

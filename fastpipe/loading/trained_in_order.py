@@ -6,7 +6,6 @@ it runs as well, and the model is worse, for no reason that a log would show.
 
 from __future__ import annotations
 
-import gc
 import logging
 import sys
 import weakref
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fastpipe.loading.instances import instances_of
 from fastpipe.plan.recipe import Recipe
 
 _LOG = logging.getLogger("fastpipe")
@@ -81,11 +81,7 @@ def _find_parameters() -> Iterator[_Parameter]:
     _num_looks += 1
     from torch.optim import Optimizer
 
-    # An object refers to its class, so the collector finds the instances of some classes.
-    classes = [Optimizer, *_subclasses_of(Optimizer)]
-    for instance in gc.get_referrers(*classes):
-        if not isinstance(instance, Optimizer):
-            continue
+    for instance in instances_of(Optimizer):
         for group in instance.param_groups:
             tensors: list[Any] = [
                 tensor for tensor in group["params"] if tensor.requires_grad
@@ -94,10 +90,3 @@ def _find_parameters() -> Iterator[_Parameter]:
                 name = type(instance).__name__
                 yield _Parameter(name, weakref.ref(tensors[0]), tensors[0]._version)
                 break
-
-
-def _subclasses_of(base: type) -> Iterator[type]:
-    subclass: type
-    for subclass in base.__subclasses__():
-        yield subclass
-        yield from _subclasses_of(subclass)
