@@ -106,10 +106,7 @@ class _ReadEpoch(NamedTuple):
 
     def is_alone(self) -> bool:
         """Whether no other rank has begun it so far. False if the store cannot be reached."""
-        try:
-            return int(self.store.add(f"{self.key}/ranks", 0)) == 1
-        except RuntimeError:  # the process that has the store may have ended
-            return False
+        return _count_ranks(self.store, self.key) == 1
 
 
 _read_epochs: list[_ReadEpoch] = []
@@ -198,7 +195,8 @@ class Agreement:
             self._counts_epoch = False
             self._compare_epochs(store, recipe)
             self._num_read += 1
-            rank_in_step = recipe.ranks.rank if self._is_shared(store) else None
+            is_shared = _count_ranks(store, self._key) > 1
+            rank_in_step = recipe.ranks.rank if is_shared else None
             _warn_of_epochs_alone(store, rank_in_step)
         if is_end:
             if_alone = self._describe_alone(recipe)
@@ -212,13 +210,6 @@ class Agreement:
                 _LOG.warning("%s", if_alone)
             else:
                 _read_epochs.append(epoch)
-
-    def _is_shared(self, store: Any) -> bool:
-        """Whether another rank has begun the running epoch, too."""
-        try:
-            return int(store.add(f"{self._key}/ranks", 0)) > 1
-        except RuntimeError:  # the process that has the store may have ended
-            return False
 
     def _describe_alone(self, recipe: Recipe) -> str:
         ranks = recipe.ranks
@@ -336,6 +327,14 @@ def _refuse_on_all(store: Any, key: str, message: str) -> NoReturn:
     with suppress(RuntimeError):  # as above
         store.set(f"{key}/differs", message)
     raise ConfigError(message)
+
+
+def _count_ranks(store: Any, key: str) -> int:
+    """How many ranks have begun an epoch so far; 0 if the store cannot be reached."""
+    try:
+        return int(store.add(f"{key}/ranks", 0))
+    except RuntimeError:  # the process that has the store may have ended
+        return 0
 
 
 def _warn_of_epochs_alone(store: Any, rank_in_step: int | None) -> None:
