@@ -134,9 +134,10 @@ class Prefetcher:
         self.num_taken += 1
         previous_ids = self.last_ids[-1:]
         self.last_ids = self._ids_staged.popleft()
-        ids = np.concatenate([previous_ids, self.last_ids])
-        if not self._names_samples and (ids[1:] < ids[:-1]).any():
-            self.has_unmarked_order = True
+        # Of shuffled samples the first batch tells it.
+        if not self._names_samples and not self.has_unmarked_order:
+            ids = np.concatenate([previous_ids, self.last_ids])
+            self.has_unmarked_order = bool((ids[1:] < ids[:-1]).any())
         return self._staged.popleft()
 
     def _stage_next(self) -> None:
