@@ -89,16 +89,18 @@ def _warn(data: BaseDataset, subject: str, call: str, values: Int64s) -> bool:
         call: the one to write in its place.
         values: (samples,) numbers from -1 on.
     """
+    ids = np.arange(len(data), dtype=np.int64)
+    own_share = 0.0
     try:
-        labels = data.open_column("label").take(np.arange(len(data), dtype=np.int64))
-        own_share = _share_that_follows(labels, values)
-        if own_share >= _CERTAIN_SHARE and labels.max() > labels.min():
-            return False
+        labels = data.open_column("label").take(ids)
         is_labelled = labels.max() > labels.min()
-        is_orderly = _is_shuffled(data) and _disorder_of(values) <= _ORDERLY
-        if not is_labelled and not is_orderly:
+        if is_labelled:
+            own_share = _share_that_follows(labels, values)
+            if own_share >= _CERTAIN_SHARE:
+                return False
+        elif not _is_shuffled(data) or _disorder_of(values) > _ORDERLY:
             return False
-        keys = np.array(data.open_column("key").take(np.arange(len(data))))
+        keys = np.array(data.open_column("key").take(ids))
     except DatasetError:
         return False  # whoever reads a damaged record gets the error
     # The samples in the order of their keys: `order[k]` has the k-th key.
