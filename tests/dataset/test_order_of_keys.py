@@ -34,6 +34,16 @@ def packed(tmp_path: Path) -> fastpipe.Dataset:
     return fastpipe.open(tmp_path / "data")
 
 
+def pack_labelled(folder: Path, rng: np.random.Generator) -> tuple[list[str], Any]:
+    """A dataset of 60 samples of 4 classes in no order; their keys and labels."""
+    keys = [f"{rng.integers(10**9):09d}" for _ in range(60)]
+    labels = rng.integers(0, 4, 60)
+    with fastpipe.Writer(folder, classes=list("abcd")) as writer:
+        for key, label in zip(keys, labels.tolist(), strict=True):
+            writer.add(np.zeros((9, 9, 3), np.uint8), label=label, key=key)
+    return keys, labels
+
+
 def class_of(key: str) -> str:
     return key.partition("_")[0]
 
@@ -43,11 +53,7 @@ def test_labels_in_the_order_of_sorted_keys(
     tmp_path: Path, log: pytest.LogCaptureFixture, kind: str
 ) -> None:
     rng = np.random.default_rng(3)
-    keys = [f"{rng.integers(10**9):09d}" for _ in range(60)]
-    labels = rng.integers(0, 4, 60)
-    with fastpipe.Writer(tmp_path / "data", classes=list("abcd")) as writer:
-        for key, label in zip(keys, labels.tolist(), strict=True):
-            writer.add(np.zeros((9, 9, 3), np.uint8), label=label, key=key)
+    keys, labels = pack_labelled(tmp_path / "data", rng)
     data = fastpipe.open(tmp_path / "data")
     changed = labels.copy()
     if kind == "corrected":
@@ -88,11 +94,7 @@ def test_weights_in_the_order_of_sorted_keys(
 ) -> None:
     monkeypatch.setattr(order_of_keys, "_warned_weights", set())
     rng = np.random.default_rng(3)
-    keys = [f"{rng.integers(10**9):09d}" for _ in range(60)]
-    labels = rng.integers(0, 4, 60)
-    with fastpipe.Writer(tmp_path / "data", classes=list("abcd")) as writer:
-        for key, label in zip(keys, labels.tolist(), strict=True):
-            writer.add(np.zeros((9, 9, 3), np.uint8), label=label, key=key)
+    keys, labels = pack_labelled(tmp_path / "data", rng)
     weights = np.array([1.0, 2.0, 3.0, 4.0])[labels]
     right = (weights, dict(zip(keys, weights.tolist(), strict=True)), np.ones(60), rng.random(60))
     for values in right:
