@@ -7,8 +7,6 @@
 namespace fastpipe {
 namespace {
 
-constexpr std::size_t kReadBeyond = 64;  // RowSink's promise
-
 void convert(const std::uint8_t* row, int count, PixelForm form, std::uint8_t* out) {
   if (form.bits == 8) {  // RGBA
     std::memcpy(out, row, static_cast<std::size_t>(count) * 4);
@@ -39,7 +37,7 @@ RowSink FormRows::before(RowSink to, int width) {
 void FormRows::take(void* context, int y, int count, const std::uint8_t* rows, std::ptrdiff_t stride) {
   auto* const self = static_cast<FormRows*>(context);
   const auto bytes = static_cast<std::size_t>(self->width_) * static_cast<std::size_t>(self->to_.form.bytes_decoded());
-  std::uint8_t* const room = at_least(&self->room_, bytes * static_cast<std::size_t>(count) + kReadBeyond);
+  std::uint8_t* const room = at_least(&self->room_, bytes * static_cast<std::size_t>(count) + RowSink::kReadBeyond);
   for (int i = 0; i < count; ++i) {
     convert(rows + i * stride, self->width_, self->to_.form, room + static_cast<std::size_t>(i) * bytes);
   }

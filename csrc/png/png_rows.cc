@@ -10,7 +10,6 @@ namespace fastpipe {
 namespace {
 
 constexpr int kRowsAtOnce = 8;
-constexpr std::size_t kReadBeyond = 64;  // RowSink's promise
 
 void unpack(const std::uint8_t* row, int bits, int count, std::uint8_t* out) {
   const int mask = (1 << bits) - 1;
@@ -195,7 +194,7 @@ const std::uint8_t* png_ids(const PngHeader& header, const std::uint8_t* row, st
 Status png_rows(const PngDecoder& decoder, Rect region, RowSink sink, std::vector<std::uint8_t>* room) {
   const int pixel_bytes = sink.packed ? sink.form.bytes() : sink.form.bytes_decoded();
   const auto stride = static_cast<std::size_t>(region.width) * static_cast<std::size_t>(pixel_bytes);
-  at_least(room, stride * kRowsAtOnce + kReadBeyond);
+  at_least(room, stride * kRowsAtOnce + RowSink::kReadBeyond);
   RowConverter converter(decoder);
   for (int y = 0; y < region.height; y += kRowsAtOnce) {
     const int count = std::min(kRowsAtOnce, region.height - y);

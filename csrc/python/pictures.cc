@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/row_sink.h"
 #include "base/xxh3.h"
 #include "engine/picture.h"
 #include "engine/picture_decoder.h"
@@ -181,8 +182,6 @@ py::array decode(const py::bytes& picture, const std::optional<std::array<int, 4
   raise_if(status);
   return image;
 }
-
-void forget_rows(void*, int, int, const std::uint8_t*, std::ptrdiff_t) {}
 
 void check_picture(const py::bytes& picture, std::int64_t max_pixels) {
   const Bytes bytes(picture);

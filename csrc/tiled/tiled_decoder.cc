@@ -10,9 +10,6 @@
 namespace fastpipe {
 namespace {
 
-// After the last pixel of a row a sink may read so many bytes.
-constexpr std::size_t kReadableBytes = 64;
-
 // The place of a tile's rows in the band.
 struct TilePlace {
   std::uint8_t* first;  // the tile's pixel at the top left of the region
@@ -27,8 +24,6 @@ void copy_rows(void* context, int y, int count, const std::uint8_t* rows, std::p
     std::memcpy(place->first + (y + i) * place->stride, rows + i * stride, place->row_bytes);
   }
 }
-
-void forget_rows(void*, int, int, const std::uint8_t*, std::ptrdiff_t) {}
 
 // The part of [begin, end) that lies in [first, first + length), counted from `first`.
 struct Overlap {
@@ -115,7 +110,8 @@ Status TiledDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMe
     Status status = read_places(band);
     if (!status.ok()) return status;
     const Overlap rows = overlap(region.y, bottom, band.row * tile.height, tile.height);
-    std::uint8_t* const pixels = at_least(&band_, static_cast<std::size_t>(rows.length()) * stride + kReadableBytes);
+    std::uint8_t* const pixels =
+        at_least(&band_, static_cast<std::size_t>(rows.length()) * stride + RowSink::kReadBeyond);
     for (int column = band.first; column < band.end; ++column) {
       const Overlap columns = overlap(region.x, right, column * tile.width, tile.width);
       const int x = column * tile.width + columns.begin - region.x;

@@ -33,7 +33,7 @@ class TiledDecoder {
 
   // As JpegDecoder::decode; the sink gets the rows of PNGs in its form. A tile has the pixels of its own JPEG: no
   // colours are interpolated across its edges.
-  Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best);
+  Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method);
 
   // Decodes each tile of the whole picture and forgets it.
   Status check();
@@ -46,7 +46,7 @@ class TiledDecoder {
   }
 
  private:
-  // The tiles of a row of tiles, from the first to before the end, and the rows of pixels wanted of them.
+  // The tiles of a row of tiles, from the first to before the end.
   struct Band {
     int row = 0;
     int first = 0;

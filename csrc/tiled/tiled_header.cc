@@ -1,6 +1,5 @@
 #include "tiled/tiled_header.h"
 
-#include <algorithm>
 #include <cinttypes>
 #include <cstring>
 

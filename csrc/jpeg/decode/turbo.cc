@@ -9,7 +9,6 @@ namespace fastpipe {
 namespace {
 
 constexpr int kRowsPerCall = 8;
-constexpr std::size_t kRowPadding = 64;  // RowSink's promise
 
 // Note [row alignment]
 // Where a row of output begins at a multiple of 16 bytes (SSE2) or 32 (AVX2), libjpeg-turbo writes it past the caches,
@@ -149,7 +148,8 @@ Status TurboDecoder::decode_rows(int denominator, Rect region, RowSink sink) {
   jpeg_decompress_struct& cinfo = state.cinfo;
   const Size whole = scaled_down(size(), denominator);
   const std::size_t row_bytes =
-      static_cast<std::size_t>(whole.width) * static_cast<std::size_t>(sink.form.bytes_decoded()) + kRowPadding;
+      static_cast<std::size_t>(whole.width) * static_cast<std::size_t>(sink.form.bytes_decoded()) +
+      RowSink::kReadBeyond;
   const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>((row_bytes + kAlignment - 1) / kAlignment * kAlignment);
   rows_.resize(static_cast<std::size_t>(stride) * kRowsPerCall + 2 * kAlignment);
   const auto address = reinterpret_cast<std::uintptr_t>(rows_.data());
