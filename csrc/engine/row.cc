@@ -160,7 +160,7 @@ Status RowWorker::run(const std::uint8_t* picture, const RowTask& task, RowOptio
   crop_count_ = 0;
   add_crop(task, options, out);
   stored_.borrow(picture, task.size);
-  return fill_picture(nullptr, &counters, &stage);
+  return fill_picture(&counters, &stage);
 }
 
 Status RowWorker::run(const File& file, const RowTask& task, RowOptions options, PixelSpan out) {
@@ -194,11 +194,11 @@ Status RowWorker::fill(const File& file, RowCounters* counters, StageFlag* stage
   counters->bytes = stored_.bytes_read();
   counters->read_ns += now_ns() - started;
   stage->set(Stage::decoding);
-  if (options.id_bytes == 0) return fill_picture(in_parts ? &file : nullptr, counters, stage);
+  if (options.id_bytes == 0) return fill_picture(counters, stage);
   return fill_mask(crops_.front(), counters);
 }
 
-Status RowWorker::fill_picture(const File* file, RowCounters* counters, StageFlag* stage) {
+Status RowWorker::fill_picture(RowCounters* counters, StageFlag* stage) {
   const std::uint64_t started = now_ns();
   const RowTask& task = *crops_.front().task;
   Status status = stored_.open(size_of(task), &decoder_);
@@ -210,9 +210,9 @@ Status RowWorker::fill_picture(const File* file, RowCounters* counters, StageFla
     if (!crop.plan(decoder_)) return bad_crop(*crop.task);
   }
   counters->decode_ns = now_ns() - started;
-  if (file != nullptr && decoder_.is_coefficients()) {
+  if (decoder_.is_coefficients() && !stored_.is_whole()) {
     stage->set(Stage::reading);
-    status = read_needed(*file, counters);
+    status = read_needed(counters);
     if (!status.ok()) return status;
     stage->set(Stage::decoding);
   }
@@ -232,7 +232,7 @@ Status RowWorker::fill_picture(const File* file, RowCounters* counters, StageFla
 }
 
 // The rest of a KEY.fpc: from the first to the last byte that any crop needs.
-Status RowWorker::read_needed(const File& file, RowCounters* counters) {
+Status RowWorker::read_needed(RowCounters* counters) {
   const std::uint64_t started = now_ns();
   CoefficientDecoder::Needed all = {SIZE_MAX, 0};
   for (std::size_t i = 0; i < crop_count_; ++i) {
@@ -240,7 +240,7 @@ Status RowWorker::read_needed(const File& file, RowCounters* counters) {
     const CoefficientDecoder::Needed one = decoder_.needed(crops_[i].needed.denominator, crops_[i].needed.region);
     all = {std::min(all.first, one.first), std::max(all.end, one.end)};
   }
-  const Status status = stored_.read_more(file, crops_.front().task->offset, all);
+  const Status status = stored_.read_more(all);
   counters->bytes = stored_.bytes_read();
   counters->read_ns += now_ns() - started;
   return status;

@@ -138,9 +138,8 @@ class RowWorker {
   void add_crop(const RowTask& task, RowOptions options, PixelSpan out);
   Status fill(const File& file, RowCounters* counters, StageFlag* stage);
   // Those open, decode and resize what has been read.
-  // `file`: reads the rest of what the crops need; null where all has been read.
-  Status fill_picture(const File* file, RowCounters* counters, StageFlag* stage);
-  Status read_needed(const File& file, RowCounters* counters);
+  Status fill_picture(RowCounters* counters, StageFlag* stage);
+  Status read_needed(RowCounters* counters);
   bool decode_together(RowCounters* counters, StageFlag* stage);
   Status decode(Crop* crop, RowCounters* counters, StageFlag* stage);
   void count_decode(std::uint64_t ns, RowCounters* counters);

@@ -34,29 +34,28 @@ Status StoredBytes::begin(const File& file, std::uint64_t offset, std::size_t si
 
 Status StoredBytes::read(const File& file, std::uint64_t offset, std::uint32_t size) {
   const Status status = begin(file, offset, size, size);
-  return status.ok() ? read_range(file, offset, 0, size) : status;
+  return status.ok() ? read_range(0, size) : status;
 }
 
 Status StoredBytes::read_head(const File& file, std::uint64_t offset, std::uint32_t size) {
   const std::size_t head = std::min<std::size_t>(size, std::max(kFpcHeadBytes, kTiledHeadBytes));
   Status status = begin(file, offset, size, head);
-  if (status.ok()) status = read_range(file, offset, 0, head);
+  if (status.ok()) status = read_range(0, head);
   if (!status.ok() || is_tiled(data_, known_)) return status;
   data_ = at_least(&room_, size);
   const std::size_t all = is_fpc(data_, known_) ? FpcHeader::bytes(data_, known_) : size;
   const std::size_t needed = std::min<std::size_t>(all, size);
-  return needed > known_ ? read_range(file, offset, known_, needed) : status;
+  return needed > known_ ? read_range(known_, needed) : status;
 }
 
-Status StoredBytes::read_more(const File& file, std::uint64_t offset, CoefficientDecoder::Needed needed) {
+Status StoredBytes::read_more(CoefficientDecoder::Needed needed) {
   const std::size_t first = std::max(needed.first, known_);
-  return first < needed.end ? read_range(file, offset, first, needed.end) : Status();
+  return first < needed.end ? read_range(first, needed.end) : Status();
 }
 
-Status StoredBytes::read_range(const File& file, std::uint64_t offset, std::size_t first, std::size_t end) {
+Status StoredBytes::read_range(std::size_t first, std::size_t end) {
   if (first == known_) known_ = end;
-  bytes_read_ += end - first;
-  return file.read(offset + first, room_.data() + first, end - first);
+  return read_part(this, first, room_.data() + first, end - first);
 }
 
 Status StoredBytes::read_part(void* context, std::uint64_t first, std::uint8_t* out, std::size_t count) {
@@ -74,7 +73,7 @@ void StoredBytes::borrow(const std::uint8_t* data, std::size_t size) {
 
 Status StoredBytes::check(std::uint64_t expected) {
   std::uint64_t found = 0;
-  if (known_ == size_) {
+  if (is_whole()) {
     found = xxh3_64(data_, size_);
   } else {
     constexpr std::size_t kPieceBytes = 1 << 20;

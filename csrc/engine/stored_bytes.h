@@ -24,16 +24,18 @@ class StoredBytes {
   Status read(const File& file, std::uint64_t offset, std::uint32_t size);
 
   // Of a KEY.fpc: reads its header, and more bytes once it is known which; others may not be looked at. Of a KEY.tif:
-  // reads its header; its decoder reads the tiles, from the file, which must stay open. Of anything else the first
-  // reads all.
+  // reads its header; its decoder reads the tiles. Of anything else the first reads all. The file must stay open.
   Status read_head(const File& file, std::uint64_t offset, std::uint32_t size);
-  Status read_more(const File& file, std::uint64_t offset, CoefficientDecoder::Needed needed);
+  Status read_more(CoefficientDecoder::Needed needed);
 
   // Takes a picture that others hold, until the next read or borrow.
   void borrow(const std::uint8_t* data, std::size_t size);
 
   // The first of the bytes that were read or borrowed.
   const std::uint8_t* data() const { return data_; }
+
+  // Whether all bytes of the image at hand are there.
+  bool is_whole() const { return known_ == size_; }
 
   // How many bytes were read of the image at hand.
   std::size_t bytes_read() const { return bytes_read_; }
@@ -52,7 +54,7 @@ class StoredBytes {
  private:
   Status begin(const File& file, std::uint64_t offset, std::size_t size, std::size_t room);
   static Status read_part(void* context, std::uint64_t first, std::uint8_t* out, std::size_t count);
-  Status read_range(const File& file, std::uint64_t offset, std::size_t first, std::size_t end);
+  Status read_range(std::size_t first, std::size_t end);
 
   std::vector<std::uint8_t> room_;      // larger than what it holds
   const File* file_ = nullptr;          // of what was read
