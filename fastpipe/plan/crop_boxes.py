@@ -239,20 +239,16 @@ def plan_crops(
                 rendering=crop.rendering,
                 patches=patches,
             )
-        case Native():
+        case Native() | Patches():
             pictures = np.stack([widths, heights], axis=1)
             boxes_xywh = _whole_images(pictures)
             crops = crops_at(boxes_xywh, crop, size)
             widths_and_heights = crop.resized(widths, heights)
             row_sizes = widths_and_heights[:, ::-1]
-            return replace(crops, row_sizes=row_sizes)
-        case Patches():
-            pictures = np.stack([widths, heights], axis=1)
-            boxes_xywh = _whole_images(pictures)
-            crops = crops_at(boxes_xywh, crop, size)
-            widths_and_heights = crop.resized(widths, heights)
-            row_sizes = widths_and_heights[:, ::-1]
-            return replace(crops, row_sizes=row_sizes, layout=crop.layout)
+            layout = None
+            if isinstance(crop, Patches):
+                layout = crop.layout
+            return replace(crops, row_sizes=row_sizes, layout=layout)
         case _:
             assert_never(crop)
 
