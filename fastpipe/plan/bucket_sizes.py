@@ -49,7 +49,7 @@ def nearest_sizes(sizes: Int64s, pictures: Int64s) -> Int64s:
     their ratios are. So the size is one of the nearest ratio: the largest that the image covers
     without being enlarged, else the smallest.
     """
-    ratios = _ratios_of(sizes)
+    ratios = ratios_of(sizes)
     # (R,) each ratio once, and where its sizes begin.
     unique_ratios, begins = np.unique(ratios, return_index=True)
     # (R - 1,) the ratios at which both neighbours keep an equal part.
@@ -58,7 +58,7 @@ def nearest_sizes(sizes: Int64s, pictures: Int64s) -> Int64s:
     limits = np.sqrt(narrower * wider)
 
     # (n,) each: which of the unique ratios an image gets, its first size, and the ratio itself.
-    picture_ratios = _ratios_of(pictures)
+    picture_ratios = ratios_of(pictures)
     nearest_ratios = np.searchsorted(limits, picture_ratios)
     positions: Int64s = begins[nearest_ratios]
     ratio_of_picture = unique_ratios[nearest_ratios]
@@ -117,7 +117,7 @@ def _find_covered(sizes: Int64s, pictures: Int64s) -> Int64s:
     """(n,) the covered size that keeps the largest part of each image, (n, 2); -1 if there is none."""
     positions = np.full(len(pictures), -1, dtype=np.int64)
     largest_parts = np.zeros(len(pictures))
-    picture_ratios = _ratios_of(pictures)
+    picture_ratios = ratios_of(pictures)
     for position, size in enumerate(sizes):
         width, height = size
         ratio = width / height
@@ -133,8 +133,8 @@ def _find_covered(sizes: Int64s, pictures: Int64s) -> Int64s:
     return positions
 
 
-def _ratios_of(widths_and_heights: Int64s) -> Float64s:
-    """(n, 2) -> (n,) width divided by height."""
+def ratios_of(widths_and_heights: Int64s) -> Float64s:
+    """Widths and heights (n, 2) -> (n,) width divided by height."""
     widths = widths_and_heights[:, 0]
     heights = widths_and_heights[:, 1]
     return np.asarray(widths / heights)

@@ -18,6 +18,7 @@ from fastpipe.plan.bucket_sizes import (
     covers_size,
     nearest_covered_sizes,
     nearest_sizes,
+    ratios_of,
     sizes_of_area,
     sort_by_ratio,
 )
@@ -396,6 +397,6 @@ class Buckets(PaddedCrop):
             return np.argsort(steps @ (weight, -1), kind="stable")
         # The image's own ratio decides within a size: where a batch has images of two sizes, these
         # are the ones whose shapes lie between them.
-        row_ratios = row_sizes[:, 0] / row_sizes[:, 1]
-        picture_ratios = pictures[:, 0] / pictures[:, 1]
+        row_ratios = ratios_of(row_sizes)
+        picture_ratios = ratios_of(pictures)
         return np.lexsort((picture_ratios, row_sizes[:, 0], row_ratios))
