@@ -199,8 +199,10 @@ def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
     if given_classes is None:
         classes = folders.classes
     else:
-        named = names_of_numbers(folders.classes, given_classes)
-        classes = list(given_classes.labels or named)
+        labels = given_classes.labels or names_of_numbers(
+            folders.classes, given_classes
+        )
+        classes = list(labels)
     # The times of a bucket are those of another clock, so that a listing of it has none.
     if not isinstance(root, Path):
         taken_ns = 0
