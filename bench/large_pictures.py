@@ -33,13 +33,17 @@ WORKERS = 2
 BATCH = 2  # pictures
 
 
+def draw_picture(rng: np.random.Generator, side: int, colours: int) -> Image.Image:
+    """Smooth noise of so many random colours a side, with detail."""
+    coarse = rng.integers(0, 256, (colours, colours, 3), dtype=np.uint8)
+    smooth = Image.fromarray(coarse).resize((side, side), Image.Resampling.BICUBIC)
+    detail = rng.integers(-12, 13, (side, side, 1), dtype=np.int16)
+    pixels = np.asarray(smooth).astype(np.int16) + detail
+    return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+
+
 def make_pictures(folder: Path, count: int, side: int) -> list[Path]:
-    rng = np.random.default_rng(0)
-    coarse = rng.integers(0, 256, (side // 40, side // 40, 3), dtype=np.uint8)
-    large = Image.fromarray(coarse).resize((side, side), Image.Resampling.BICUBIC)
-    pixels = np.asarray(large).astype(np.int16)
-    pixels = pixels + rng.integers(-12, 13, (side, side, 1), dtype=np.int16)
-    picture = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+    picture = draw_picture(np.random.default_rng(0), side, side // 40)
     paths = []
     for number in range(count):
         path = folder / f"{number:03}.jpg"

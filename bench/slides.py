@@ -25,11 +25,11 @@ import numpy as np
 import tifffile
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 import fastpipe
 from bench.contenders import print_medians
+from bench.large_pictures import draw_picture
 
 WORKERS = 2
 EPOCHS = 8  # of a round: a loader has the first batches of an epoch ready before it begins
@@ -41,12 +41,9 @@ def make_tiles(side: int) -> list[bytes]:
     rng = np.random.default_rng(0)
     tiles = []
     for _ in range(DIFFERENT_TILES):
-        coarse = rng.integers(0, 256, (side // 40 + 2, side // 40 + 2, 3), dtype=np.uint8)
-        smooth = Image.fromarray(coarse).resize((side, side), Image.Resampling.BICUBIC)
-        detail = rng.integers(-12, 13, (side, side, 1), dtype=np.int16)
-        pixels = (np.asarray(smooth).astype(np.int16) + detail).clip(0, 255).astype(np.uint8)
+        picture = draw_picture(rng, side, side // 40 + 2)
         file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "JPEG", quality=80, subsampling=0)
+        picture.save(file, "JPEG", quality=80, subsampling=0)
         tiles.append(file.getvalue())
     return tiles
 
