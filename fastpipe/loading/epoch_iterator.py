@@ -12,6 +12,7 @@ from fastpipe.device.transfer import Batch
 from fastpipe.errors import EngineError
 from fastpipe.loading import programs
 from fastpipe.loading.epoch_sequence import EpochSequence
+from fastpipe.loading.evaluated_on_training import note_epoch
 from fastpipe.loading.in_turn import note_turn
 from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.loading.state import Position
@@ -149,6 +150,7 @@ class EpochIterator:
                 )
             programs.warn_replaced(self._epochs.maker.stats, prefetcher.recipe)
             self._epochs.count_end(prefetcher.start, prefetcher.recipe)
+            note_epoch(prefetcher.recipe)
             if self._ordered is not None:
                 self._ordered.end(self._position.batches - prefetcher.start.batches)
         self._has_ended = True

@@ -30,6 +30,7 @@ from fastpipe.device.augment import ranges
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.loading import classes as of_loading
 from fastpipe.loading import (
+    evaluated_on_training,
     evaluation,
     in_turn,
     notices,
@@ -54,6 +55,7 @@ def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trained_in_order, "_num_looks", 0)
     monkeypatch.setattr(programs, "_first_epochs", Counter())
     monkeypatch.setattr(two_loaders, "_warned", set())
+    monkeypatch.setattr(evaluated_on_training, "_rounds", evaluated_on_training._Rounds())
     monkeypatch.setattr(other_order, "_warned", set())
     monkeypatch.setattr(other_order, "_read", set())
     monkeypatch.setattr(other_order, "_evaluated", {})
@@ -1245,6 +1247,52 @@ def test_training_in_the_order_of_an_evaluation(flat: Path, log: pytest.LogCaptu
                 step()
     assert log.text.count("is read in its order and without random crops, as with") == 1
     assert "SGD makes steps meanwhile" in log.text
+
+
+@torch.no_grad()
+def evaluate(loader: fastpipe.Loader) -> None:
+    list(loader)
+
+
+def test_evaluation_on_the_training_data(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    with loader_of(flat) as training, loader_of(flat, train=False) as evaluation:
+        list(training)
+        evaluate(evaluation)
+        evaluate(evaluation)  # features of the training data, say
+        assert log.text == ""
+        for _ in range(3):
+            list(training)
+            evaluate(evaluation)
+    words = f"the evaluation reads {len(evaluation.dataset)} samples of {flat} on which"
+    assert log.text.count(words) == 1
+    assert "fold(0, of=5)" in log.text
+
+
+def test_evaluation_on_all_samples_of_which_some_are_trained_on(
+    flat: Path, log: pytest.LogCaptureFixture
+) -> None:
+    training_data, _ = fastpipe.open(flat).fold(0, of=4)
+    with loader_of(training_data) as training, loader_of(flat, train=False) as evaluation:
+        for _ in range(2):
+            list(training)
+            evaluate(evaluation)
+    assert log.text.count("on which the program trains, too") == 1
+
+
+def test_accuracy_of_the_training_data_beside_a_validation(
+    flat: Path, log: pytest.LogCaptureFixture
+) -> None:
+    training_data, validation_data = fastpipe.open(flat).fold(0, of=4)
+    with (
+        loader_of(training_data) as training,
+        loader_of(training_data, train=False) as in_order,
+        loader_of(validation_data, train=False) as validation,
+    ):
+        for _ in range(3):
+            list(training)
+            evaluate(in_order)
+            evaluate(validation)
+    assert log.text == ""
 
 
 def train(loader: fastpipe.Loader, epochs: int = 1) -> None:

@@ -1,0 +1,96 @@
+"""Epochs of training and of evaluation in turn -> a warning if both read the same samples.
+
+A validation on the samples of the training shows how well the model remembers them. Nothing fails,
+and the figures look very good. A program may also measure its accuracy on the training set. So the
+log says it only where the program evaluates again and again on nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+import torch
+
+from fastpipe.errors import format_count
+from fastpipe.plan.content import Content
+from fastpipe.plan.recipe import Recipe
+
+_LOG = logging.getLogger("fastpipe")
+_MAX_SAMPLES_COMPARED = 1 << 21
+_NUM_ROUNDS = 2  # of training and evaluation in turn
+
+
+class _Samples(NamedTuple):
+    """Which samples of which dataset an epoch has read."""
+
+    dataset: str  # the hash of its content
+    part: int | None  # a hash of the numbers of its samples; None: all of them
+
+
+class _Rounds:
+    """The epochs of this process."""
+
+    def __init__(self) -> None:
+        self.trained_on: set[_Samples] = set()
+        self.num_evaluations = 0  # of samples that were trained on since the evaluation before
+        self.has_trained = False  # since that evaluation
+        self.is_over = False  # it is said, or needs no warning
+
+
+_rounds = _Rounds()
+
+
+def note_epoch(recipe: Recipe) -> None:
+    """Notes that a program has gone through an epoch; logs it if it validates on its training data."""
+    if _rounds.is_over:
+        return
+    samples = _samples_of(recipe.content)
+    is_random = bool(recipe.shuffle or recipe.crop.is_random or recipe.picks)
+    if torch.is_grad_enabled():
+        if samples is not None and is_random:
+            _rounds.trained_on.add(samples)
+            _rounds.has_trained = True
+        return
+    if is_random or not _rounds.trained_on:
+        return
+    if samples is None or not _are_trained_on(samples):
+        # The program has other data for evaluation.
+        _rounds.is_over = True
+        return
+    if _rounds.has_trained:
+        _rounds.has_trained = False
+        _rounds.num_evaluations += 1
+    if _rounds.num_evaluations == _NUM_ROUNDS:
+        _rounds.is_over = True
+        _warn(recipe.content)
+
+
+def _samples_of(content: Content) -> _Samples | None:
+    """None: a dataset has too many samples for a comparison."""
+    dataset = content.index.content
+    if content.samples is None:
+        return _Samples(dataset, None)
+    if len(content.samples) > _MAX_SAMPLES_COMPARED:
+        return None
+    return _Samples(dataset, hash(content.samples.tobytes()))
+
+
+def _are_trained_on(samples: _Samples) -> bool:
+    """Whether the training has read the same part of a dataset, or one of both has read all of it."""
+    for trained in _rounds.trained_on:
+        if trained.dataset != samples.dataset:
+            continue
+        if None in (trained.part, samples.part) or trained.part == samples.part:
+            return True
+    return False
+
+
+def _warn(content: Content) -> None:
+    path = content.index.path
+    count = format_count(len(content), "sample")
+    _LOG.warning(
+        f"the evaluation reads {count} of {path} on which the program trains, too, and no other data: "
+        "its figures show how well the model remembers them. To hold out a part for evaluation: "
+        f"train, val = fastpipe.open({str(path)!r}).fold(0, of=5)"
+    )
