@@ -256,7 +256,8 @@ def test_the_summary_says_the_boxes_and_the_categories(coco: Path, tmp_path: Pat
     text = succeeded("pack", coco, tmp_path / "data")
     assert re.search(r"packed +\d+ of \d+ files *\n", text), "it has no classes"
     assert re.search(r"boxes +\d+ boxes of 3 categories in \d+ images", text)
-    assert re.search(r"categories +person, dog, cat *\n", text)
+    assert re.search(r"categories +person, dog, cat; the labels of boxes are the ids", text)
+    assert re.search(r"1 to \d+, so a +model needs \d+ classes", text)
     assert "their classes are in boxes" in text
     assert "into one subfolder" not in text
 

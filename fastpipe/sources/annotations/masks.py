@@ -171,7 +171,9 @@ def list_masks(
     if options.fields is not None:
         fields = [_requested_field(folders, pairs, column) for column in options.fields]
     else:
-        fields = [_only_field(folders, pairs, len(images) - len(without_mask))]
+        no_defect = set(without_mask)
+        with_defect = [path for path in images if path not in no_defect]
+        fields = [_only_field(folders, pairs, with_defect)]
 
     further_masks = find_further_masks(pairs, fields)
     packed_masks: set[str] = set()
@@ -374,8 +376,14 @@ def _requested_field(
     return SourceField(column.name, column.kind or _MASK, column=column.column)
 
 
-def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceField:
-    """The field of the only kind of mask that nearly all images have."""
+def _only_field(
+    folders: MaskFolders, pairs: _Pairs, images: Sequence[str]
+) -> SourceField:
+    """The field of the only kind of mask that nearly all images have.
+
+    `images`: the paths of those that should have one.
+    """
+    num_images = len(images)
     complete_kinds = _complete_kinds(pairs, num_images)
     if len(complete_kinds) == 1 and not are_numbers_alone(pairs):
         return SourceField(_MASK, _MASK, column=complete_kinds[0])
@@ -399,12 +407,30 @@ def _only_field(folders: MaskFolders, pairs: _Pairs, num_images: int) -> SourceF
             f"--field {_MASK}={INSTANCES}:{_MASK} numbers the masks of each image, if they are "
             "objects. "
         )
+    without_mask = _paths_without_mask(pairs, images)
+    missing = ""
+    if without_mask:
+        shown = ", ".join(readable(path) for path in without_mask[:_MAX_SHOWN])
+        more = ", ..." if len(without_mask) > _MAX_SHOWN else ""
+        missing = f" Without a mask: {shown}{more}."
+    advice = f"--field {_MASK}=KIND packs one of these kinds"
+    if len(pairs) == 1:
+        (kind,) = pairs
+        advice = f"--field {_MASK}={readable(kind)} packs the images that have such a mask"
     raise PackError(
         f"{folders}: expected {expected}; there are {num_images:,} images, and masks called after "
-        f"them: {', '.join(counts)}. {numbers}--field mask=KIND packs one of these kinds, "
+        f"them: {', '.join(counts)}.{missing} {numbers}{advice}, "
         "--format imagefolder takes the two folders as classes. Other pairs can be listed in a CSV "
         "file: --field mask=COLUMN:mask"
     )
+
+
+def _paths_without_mask(pairs: _Pairs, images: Sequence[str]) -> list[str]:
+    """The images that have a mask of no kind."""
+    with_mask: set[str] = set()
+    for mask_of_image in pairs.values():
+        with_mask.update(mask_of_image)
+    return [path for path in images if path not in with_mask]
 
 
 def list_kinds(folders: MaskFolders) -> list[str]:

@@ -16,6 +16,7 @@ While a block is fetched, its byte in `blocks` is locked by a lock of the open f
 from __future__ import annotations
 
 import errno
+import logging
 import mmap
 import os
 import threading
@@ -34,7 +35,9 @@ from fastpipe.store.remote.cache_root import Hold
 from fastpipe.store.remote.objects import Objects
 from fastpipe.store.remote.ring import punch
 
+_LOG = logging.getLogger("fastpipe")
 ABSENT, ALLOTTED, WRITTEN, SYNCED = range(4)
+_warned: set[str] = set()  # the URLs whose cache this process has said to be full
 
 _MAGIC = b"fastpipe blocks 1\n"
 # The states of the blocks begin behind the header.
@@ -92,6 +95,7 @@ class Cache:
         # The number of the dataset's first block.
         self.first_block = int(blocks.first_blocks[first_shard])
         self._names = names
+        self._url = hold.url
         self._hold: Hold | None = hold
         self._is_full = False
         self._open_file = lru_cache(_MAX_OPEN_SHARDS)(_open_shard_file)
@@ -196,6 +200,27 @@ class Cache:
                 fitting = new[fits]
                 self.states[fitting] = ALLOTTED
             self._is_full = not fits.all()
+        # With a limit of 0 it keeps nothing on purpose.
+        if self._is_full and self.limit:
+            self._warn_of_limit()
+
+    def _warn_of_limit(self) -> None:
+        if self._url in _warned:
+            return
+        _warned.add(self._url)
+        first = self.shards.start
+        end = self.shards.stop
+        dataset_gb = int(self.blocks.sizes[first:end].sum()) / 1e9
+        limit_gb = self.limit / 1e9
+        _LOG.warning(
+            "the cache in %s is full: cache_limit= is %.3g GB, and the shards of %s have %.3g GB. What it "
+            "does not keep is fetched again in each epoch. If the disk has room, pass a larger "
+            "cache_limit= to fastpipe.open",
+            self.root,
+            limit_gb,
+            self._url,
+            dataset_gb,
+        )
 
     def _new_shard_bytes(self, blocks: Int64s) -> int:
         """The room for those shards of blocks of which nothing is kept yet."""

@@ -191,6 +191,7 @@ class Hold:
 
     def __init__(self, root: Path, fingerprint: str, url: str) -> None:
         self.folder = root / fingerprint
+        self.url = url
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         with writing(root), locked(open_accounts(root)):
             self.folder.mkdir(exist_ok=True)

@@ -172,8 +172,9 @@ def pack_table(
         boxes_of_field = describe_boxes(box_counts, num_samples)
         table.add_row(name, boxes_of_field)
         if box_counts.categories:
-            names = list(box_counts.categories)
-            table.add_row("categories", _list_names(names))
+            categories = _list_names(list(box_counts.categories))
+            categories += _describe_ids(fields[name]["names"])
+            table.add_row("categories", categories)
     num_labelled = sum(info["class_counts"])
     num_unlabelled = num_samples - num_labelled
     if num_unlabelled:
@@ -203,6 +204,20 @@ def pack_table(
         table.add_row("empty classes", _list_names(empty_classes))
     _add_left_out(table, summary, is_folder=is_folder)
     return table
+
+
+def _describe_ids(names: Sequence[str]) -> str:
+    """Says which numbers the labels of boxes have, where they are ids of the source, as COCO's.
+
+    `names`: of all numbers from 0; "" where a number has none.
+    """
+    numbers = [number for number, name in enumerate(names) if name]
+    if len(numbers) == len(names):
+        return ""
+    return (
+        f"; the labels of boxes are the ids of the source, {numbers[0]:,} to {numbers[-1]:,}, so a "
+        f"model needs {len(names):,} classes"
+    )
 
 
 def _list_fields_with_classes(

@@ -269,6 +269,21 @@ def test_masks_of_other_names(tmp_path: Path) -> None:
     assert fastpipe.open(tmp_path / "packed").classes == ["images", "masks"]
 
 
+@becomes(
+    "`images/` beside `masks/`, some of which are missing", "refused; it names the images without"
+)
+def test_some_masks_are_missing(tmp_path: Path) -> None:
+    source = pairs(tmp_path / "src", ["a", "b", "c", "d"])
+    (source / "masks/b.png").unlink()
+    (source / "masks/d.png").unlink()
+    with pytest.raises(PackError) as refused:
+        fastpipe.pack(source, tmp_path / "none")
+    assert "Without a mask: images/b.jpg, images/d.jpg." in str(refused.value)
+    assert "--field mask=mask packs the images that have such a mask" in str(refused.value)
+    fastpipe.pack(source, tmp_path / "packed", fields=["mask=mask"])
+    assert len(fastpipe.open(tmp_path / "packed")) == 2
+
+
 @becomes("an image without a mask among many with one", "rejected, with the reason")
 def test_an_image_without_a_mask(tmp_path: Path) -> None:
     source = pairs(tmp_path / "src", [f"{number:02d}" for number in range(24)])

@@ -27,6 +27,7 @@ from support.running.waiting import wait_until, wait_until_unused
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.store.remote import cache
 from fastpipe.store.remote.blocks import BLOCK_BYTES, Blocks
 from fastpipe.store.remote.cache import ALLOTTED, SYNCED, WRITTEN, Cache
 from fastpipe.store.remote.cache_root import (
@@ -85,8 +86,14 @@ def test_eight_ranks_fetch_the_dataset_once(
 
 
 def test_half_of_the_dataset_in_the_cache(
-    range_server: RangeServer, open_remote: Loaders, remote_bytes: int, tmp_path: Path
+    range_server: RangeServer,
+    open_remote: Loaders,
+    remote_bytes: int,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(cache, "_warned", set())
     limit = remote_bytes // 2
     fetched = []
     with watched(tmp_path) as taken:
@@ -105,6 +112,8 @@ def test_half_of_the_dataset_in_the_cache(
     assert fetched[2].fetched_bytes <= missing
     assert fetched[1].cache_hit_bytes >= 0.4 * remote_bytes
     assert 0.8 * limit < max(taken) <= limit
+    assert caplog.text.count("pass a larger cache_limit= to fastpipe.open") == 1
+    assert f"is full: cache_limit= is {limit / 1e9:.3g} GB" in caplog.text
 
 
 def test_ranks_keep_to_the_limit_together(
