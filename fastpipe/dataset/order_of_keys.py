@@ -19,6 +19,7 @@ from fastpipe.arrays import Float64s, Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.errors import DatasetError
 from fastpipe.plan.content import ColumnReader
+from fastpipe.warnings_once import is_known, remember
 
 # Datasets of so many samples have their labels compared with those that are given.
 _LEAST_COMPARED = 16
@@ -31,7 +32,6 @@ _ORDERLY = 0.4
 _RANDOM = 0.8
 _LEAST_BYTES = 15
 _LOG = logging.getLogger("fastpipe")
-_warned_weights: set[str] = set()  # datasets; weights may be set anew for each epoch
 
 
 def warn_of_labels_in_order_of_keys(data: BaseDataset, labels: ColumnReader) -> None:
@@ -69,15 +69,16 @@ def warn_of_values_in_order_of_keys(data: BaseDataset, values: ColumnReader) -> 
 
 def warn_of_weights_in_order_of_keys(data: BaseDataset, weights: Float64s) -> None:
     """The same for a weight for each sample, if few differ, such as those of classes; once."""
-    path = str(data.path)
-    if not _LEAST_COMPARED <= len(data) <= _MOST_COMPARED or path in _warned_weights:
+    # Weights may be set anew for each epoch.
+    warning = f"weights in the order of keys {data.path}"
+    if not _LEAST_COMPARED <= len(data) <= _MOST_COMPARED or is_known(warning):
         return
     distinct, numbers = np.unique(weights, return_inverse=True)
     if not 1 < len(distinct) <= len(weights) // 4:
         return
     call = "fastpipe.Weighted({key: value})"
     if _warn(data, "Weighted: these weights", call, numbers.astype(np.int64)):
-        _warned_weights.add(path)
+        remember(warning)
 
 
 def _warn(data: BaseDataset, subject: str, call: str, values: Int64s) -> bool:

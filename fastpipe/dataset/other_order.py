@@ -6,16 +6,14 @@ So the warning needs both: such an evaluation, and a program that reads a column
 
 from __future__ import annotations
 
-import logging
+from fastpipe.warnings_once import warn_once
 
-_LOG = logging.getLogger("fastpipe")
 _read: set[str] = (
     set()
 )  # fingerprints of datasets of which the program has read a column
 _evaluated: dict[
     str, str
 ] = {}  # fingerprint -> the dataset's place, after such an evaluation
-_warned: set[str] = set()
 
 
 def note_column_read(fingerprint: str) -> None:
@@ -33,12 +31,10 @@ def note_evaluation(fingerprint: str, place: str) -> None:
 
 
 def _warn(fingerprint: str) -> None:
-    if fingerprint in _warned:
-        return
-    _warned.add(fingerprint)
-    _LOG.warning(
+    warn_once(
+        f"other order {fingerprint}",
         f"batches of {_evaluated[fingerprint]} have images of similar shape, so its samples come "
         "in another order than in the dataset, of which a column was read. To compare results "
         "with data.targets or another column, or to save them, take the number of each row: "
-        'batch.ids; with fields= "id" or "key"'
+        'batch.ids; with fields= "id" or "key"',
     )

@@ -11,7 +11,6 @@ other. For the same reason, datasets without a common name are not compared. The
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,12 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.fields import CLASS_KINDS
 from fastpipe.errors import format_count
+from fastpipe.warnings_once import warn_once
 
 if TYPE_CHECKING:
     from fastpipe.loading.loader import Loader
-
-_LOG = logging.getLogger("fastpipe")
-_warned: set[str] = set()
 
 
 class _LiveLoader(NamedTuple):
@@ -38,9 +35,7 @@ _loaders: list[_LiveLoader] = []
 def warn_of_other_classes(loader: Loader, *, train: bool) -> None:
     """Compares a new loader with those of the other kind; logs each difference once."""
     for message in describe_other_classes(loader.dataset, train=train):
-        if message not in _warned:
-            _warned.add(message)
-            _LOG.warning("%s", message)
+        warn_once(message, message)
     _loaders.append(_LiveLoader(weakref.ref(loader), train))
 
 

@@ -33,7 +33,9 @@ class _Rounds:
 
     def __init__(self) -> None:
         self.trained_on: set[_Samples] = set()
-        self.num_evaluations = 0  # of samples that were trained on since the evaluation before
+        self.num_evaluations = (
+            0  # of samples that were trained on since the evaluation before
+        )
         self.has_trained = False  # since that evaluation
         self.is_over = False  # it is said, or needs no warning
 

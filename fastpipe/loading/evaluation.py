@@ -6,7 +6,6 @@ comes once. A program may mean it, so the log says it, once, and it is no error.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 
 from fastpipe.dataset.dataset import Dataset
@@ -16,8 +15,8 @@ from fastpipe.device.augment.operation import Operation
 from fastpipe.errors import format_count
 from fastpipe.plan.recipe import Recipe
 from fastpipe.sources.folders.splits import is_for_evaluation
+from fastpipe.warnings_once import is_known, warn_once
 
-_LOG = logging.getLogger("fastpipe")
 # Modules of kornia and torchvision that draw, besides those that are called Random.
 _DRAWING_CLASSES = frozenset(
     [
@@ -31,7 +30,6 @@ _DRAWING_CLASSES = frozenset(
         "TrivialAugmentWide",
     ]
 )
-_warned: set[str] = set()  # the warnings that this process has got
 
 
 def warn_of_evaluation(
@@ -50,15 +48,15 @@ def warn_of_evaluation(
         _warn_read_as_for_training(data, is_ordered=is_ordered)
         return
     options = " and ".join(_random_options(recipe, augments))
-    if options and options not in _warned:
-        _warned.add(options)
+    if options:
         verb = "change" if " and " in options else "changes"
         advice = f"Leave {options} out"
         if "augment=" in options:
             advice = "To normalise them alone: augment=fastpipe.Augment.imagenet()"
-        _LOG.warning(
+        warn_once(
+            options,
             f"train=False, and {options} {verb} images at random, so the evaluation is of other "
-            f"images than those of the dataset. {advice}"
+            f"images than those of the dataset. {advice}",
         )
     _warn_other_samples(data, recipe)
 
@@ -89,18 +87,18 @@ def describe_random_defaults(
 def _warn_read_as_for_training(data: Dataset, *, is_ordered: bool) -> None:
     if _is_for_evaluation(data):
         warning = f"train {data.path}"
-        if warning not in _warned:
-            _warned.add(warning)
-            _LOG.warning(
+        if not is_known(warning):
+            warn_once(
+                warning,
                 f"{data.path} is read as for training: random crops, mirrored, full batches only. "
-                "To evaluate on all of it: fastpipe.loader(..., train=False)"
+                "To evaluate on all of it: fastpipe.loader(..., train=False)",
             )
             return
-    if is_ordered and "ordered training" not in _warned:
-        _warned.add("ordered training")
-        _LOG.warning(
+    if is_ordered and not is_known("ordered training"):
+        warn_once(
+            "ordered training",
             "shuffle=False alone reads data as for training, with random crops, mirrored, full batches "
-            "only. To evaluate on all samples: fastpipe.loader(..., train=False)"
+            "only. To evaluate on all samples: fastpipe.loader(..., train=False)",
         )
 
 
@@ -150,25 +148,25 @@ def _draws(operation: Operation) -> bool:
 
 def _warn_other_samples(data: Dataset, recipe: Recipe) -> None:
     """Says if an epoch of an evaluation has not each sample of the dataset once."""
-    if recipe.shuffle or "other samples" in _warned:
+    if recipe.shuffle or is_known("other samples"):
         return
     num_samples = format_count(len(data), "sample")
     num_rows = recipe.rows(0)
     num_global = recipe.batch_size * recipe.ranks.world_size
     if data.content.mixed and not isinstance(recipe.epoch_size, int):
-        _warned.add("other samples")
         if recipe.crop.budget is None:
             num_rows = num_rows // num_global * num_global  # all batches are full
-        _LOG.warning(
+        warn_once(
+            "other samples",
             f"train=False of a mixture: an epoch has {num_rows:,} rows by the weights, and "
             f"{data.path} has {num_samples}, so some are left out or come again. To evaluate on each "
-            "sample once: fastpipe.concat(...) of the same datasets"
+            "sample once: fastpipe.concat(...) of the same datasets",
         )
         return
     num_left_out = num_rows % num_global
     if recipe.drop_last and recipe.crop.budget is None and num_left_out:
-        _warned.add("other samples")
-        _LOG.warning(
+        warn_once(
+            "other samples",
             f"train=False with drop_last=True leaves out {num_left_out:,} of {num_samples}, in each "
-            "epoch the same ones. To evaluate on all of them leave drop_last out"
+            "epoch the same ones. To evaluate on all of them leave drop_last out",
         )

@@ -23,6 +23,7 @@ from fastpipe.dataset.format.source_paths import SourcePaths
 from fastpipe.errors import DatasetError
 from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.plan.content import Content
+from fastpipe.warnings_once import is_known, remember
 
 _LOG = logging.getLogger("fastpipe")
 _NUM_TURNS = 6  # first, second, first, second, first, second
@@ -40,7 +41,6 @@ class _Turn(NamedTuple):
 
 
 _turns: deque[_Turn] = deque(maxlen=_NUM_TURNS)
-_warned: set[str] = set()  # the pairs of datasets that were compared
 
 
 def note_turn(prefetcher: Prefetcher) -> None:
@@ -71,10 +71,11 @@ def _compare(first: Prefetcher, second: Prefetcher) -> None:
     second_content = second.recipe.content
     first_index = first_content.index
     second_index = second_content.index
-    pair = " ".join(sorted([first_index.content, second_index.content]))
-    if first_index.content == second_index.content or pair in _warned:
+    contents = sorted([first_index.content, second_index.content])
+    pair = f"in turn {contents}"
+    if first_index.content == second_index.content or is_known(pair):
         return
-    _warned.add(pair)
+    remember(pair)
     first_ids = first.last_ids
     second_ids = second.last_ids
     counts = [len(first_content), len(second_content)]

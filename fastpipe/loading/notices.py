@@ -25,6 +25,7 @@ from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.native import Native
 from fastpipe.plan.partition import Ranks
 from fastpipe.plan.whole_images import WholeImages
+from fastpipe.warnings_once import is_known, remember, warn_once
 
 _LOG = logging.getLogger("fastpipe")
 _SMALL_AREA = 32 * 32  # fewer pixels than any image that people train on
@@ -40,7 +41,6 @@ _MOST_DARK_BITS = 14  # 8 bits of such values are a quarter of the range, or les
 _SAME_SHAPE = 0.02
 _NEARLY_ALL = 0.95  # of the images
 _LEAST_LIST = 8  # samples
-_warned: set[str] = set()  # the warnings that this process has got
 
 
 def warn_shared_by_nodes(index: Index, ranks: Ranks, partition: str | int) -> None:
@@ -60,13 +60,13 @@ def warn_shared_by_nodes(index: Index, ranks: Ranks, partition: str | int) -> No
 
 def warn_one_thread(cpus: int) -> None:
     """Says that num_workers=0 means one thread."""
-    if "num_workers=0" in _warned or cpus == 1:
+    if is_known("num_workers=0") or cpus == 1:
         return
-    _warned.add("num_workers=0")
-    _LOG.warning(
+    warn_once(
+        "num_workers=0",
         "num_workers=0: one thread decodes, beside the training loop. Workers are threads of this "
         "process, so none has to be avoided: leave num_workers out for as many as CPUs are "
-        f"granted, {cpus}"
+        f"granted, {cpus}",
     )
 
 
@@ -75,23 +75,21 @@ def warn_bound_process() -> None:
     if not binding.is_started_bound():
         return
     variable = binding.variable()
-    if variable in _warned:
-        return
-    _warned.add(variable)
     name = variable.partition("=")[0]
-    _LOG.warning(
+    warn_once(
+        f"bound by {variable}",
         f"this process was started with one CPU of {os.cpu_count() or 1}, and {variable} is set: "
         "OpenMP binds the main thread of a program that imports torch, such as torchrun, to one "
         "CPU, and all that it starts has no more. So decoding has one CPU. Unset the variable, or "
-        f"set {name}=false, before the program starts"
+        f"set {name}=false, before the program starts",
     )
 
 
 def warn_unpacked(index: Index) -> None:
     """Says that a source is not packed, and what packing would change."""
-    if index.packed or index.fingerprint in _warned:
+    warning = f"not packed {index.fingerprint}"
+    if index.packed or is_known(warning):
         return
-    _warned.add(index.fingerprint)
     text = f"{index.path} is not packed: its {len(index):,} images are read where they lie."
     converted = int(index.counts["converted"])
     if converted:
@@ -102,32 +100,33 @@ def warn_unpacked(index: Index) -> None:
             f" {are_none} converted again in each epoch, which takes several times as long as "
             "decoding."
         )
-    _LOG.warning(
+    warn_once(
+        warning,
         f"{text} `fastpipe pack` stores all of them once, so that a loader decodes only the part "
         "of an image that it needs, reads the disk in large pieces, and checks the bytes; "
-        f"{name_page('Train without packing')} compares them"
+        f"{name_page('Train without packing')} compares them",
     )
 
 
 def warn_no_labels(data: Dataset) -> None:
     """Says that batches of (images, labels) have no labels, where fields have classes."""
-    if data.classes or "no labels" in _warned:
+    if data.classes or is_known("no labels"):
         return
     names = [field.name for field in data.fields.values() if field.kind in CLASS_KINDS]
     if not names:
         return
-    _warned.add("no labels")
     listed = ["image", *names]
-    _LOG.warning(
+    warn_once(
+        "no labels",
         f"{data.path}: no sample has a label, so all labels of a batch are -1. The classes are in "
-        f"fields: pass fields={listed} to fastpipe.loader"
+        f"fields: pass fields={listed} to fastpipe.loader",
     )
 
 
 def warn_some_without_label(data: Dataset) -> None:
     """Says that some samples have no label, where others have one."""
     warning = f"some labels {data.path}"
-    if not data.classes or warning in _warned:
+    if not data.classes or is_known(warning):
         return
     # The counts of chosen samples are read from the labels, which takes seconds of a large dataset.
     is_complete = sum(data.index.class_counts) == len(data.index)
@@ -137,25 +136,25 @@ def warn_some_without_label(data: Dataset) -> None:
     num_missing = len(data) - num_labelled
     if not num_missing:
         return
-    _warned.add(warning)
     verb = "has" if num_missing == 1 else "have"
-    _LOG.warning(
+    warn_once(
+        warning,
         f"{data.path}: {num_missing:,} of {format_count(len(data), 'sample')} {verb} no label, which is -1 "
         "in a batch. A loss takes it for a class that does not exist: pass it ignore_index=-1, or leave "
-        "these samples out: data.select(lambda columns: columns['label'] >= 0)"
+        "these samples out: data.select(lambda columns: columns['label'] >= 0)",
     )
 
 
 def warn_mixed_without_shares(names: Collection[str]) -> None:
     """Says if batches of these fields have mixed images, and nothing that says of which."""
-    if "image" not in names or "mixed without shares" in _warned:
+    if "image" not in names or is_known("mixed without shares"):
         return
     if not {"label", *MIXING_FIELDS}.isdisjoint(names):
         return
-    _warned.add("mixed without shares")
-    _LOG.warning(
+    warn_once(
+        "mixed without shares",
         "augment= mixes the images of fields=, and no field says with which image, and how much: add "
-        '"label", which is mixed alike, or "mix_index" and "mix_lam" for targets of your own'
+        '"label", which is mixed alike, or "mix_index" and "mix_lam" for targets of your own',
     )
 
 
@@ -169,16 +168,16 @@ def warn_small_area(data: Dataset, whole_images: WholeImages | None) -> None:
         area = whole_images.max_pixels
     else:
         return
-    if area is None or area > _LARGEST_SIDE or "area" in _warned:
+    if area is None or area > _LARGEST_SIDE or is_known("area"):
         return
     if area >= _SMALL_AREA and _usual_area(data) < _MUCH_LARGER * area:
         return
-    _warned.add("area")
     side = math.isqrt(area)
     option = options.partition("(")[2]
-    _LOG.warning(
+    warn_once(
+        "area",
         f"{options}{area}): images get about {area} pixels, such as {side} x {side}. For images "
-        f"of about {area} x {area} pass {option}{area} * {area}"
+        f"of about {area} x {area} pass {option}{area} * {area}",
     )
 
 
@@ -187,7 +186,7 @@ def warn_swapped_size(data: Dataset, size: object) -> None:
 
     Libraries of pictures have sizes as (width, height), and those of tensors as (height, width).
     """
-    if not isinstance(size, tuple) or len(size) != 2 or "swapped size" in _warned:
+    if not isinstance(size, tuple) or len(size) != 2 or is_known("swapped size"):
         return
     first, second = size
     if first == second:
@@ -199,18 +198,18 @@ def warn_swapped_size(data: Dataset, size: object) -> None:
     is_like = np.abs(widths * second - heights * first) <= _SAME_SHAPE * heights * first
     if is_like.mean() < _NEARLY_ALL:
         return
-    _warned.add("swapped size")
-    _LOG.warning(
+    warn_once(
+        "swapped size",
         f"size={size} is (height, width), and images of {data.path} are {int(widths[0])} wide and "
         f"{int(heights[0])} high: rows are {second} wide and {first} high. For their own shape pass "
-        f"size=({second}, {first})"
+        f"size=({second}, {first})",
     )
 
 
 def warn_ordered_list(sampler: object, *, train: bool, shuffle: bool | None) -> None:
     """Says if a list of samples for training is sorted: the loader keeps the order of a list."""
     is_list = isinstance(sampler, (list, tuple, range, np.ndarray, torch.Tensor))
-    if not train or shuffle is not None or not is_list or "ordered list" in _warned:
+    if not train or shuffle is not None or not is_list or is_known("ordered list"):
         return
     numbers = np.asarray(sampler)
     if (
@@ -219,11 +218,11 @@ def warn_ordered_list(sampler: object, *, train: bool, shuffle: bool | None) -> 
         or not (np.diff(numbers) > 0).all()
     ):
         return
-    _warned.add("ordered list")
-    _LOG.warning(
+    warn_once(
+        "ordered list",
         "sampler= is a sorted list of samples, and a list is also their order: each epoch has the same "
         "one, and nothing is shuffled. To train on these samples in a random order: "
-        "fastpipe.loader(data.select(numbers), ...); to keep the order: shuffle=False"
+        "fastpipe.loader(data.select(numbers), ...); to keep the order: shuffle=False",
     )
 
 
@@ -234,11 +233,11 @@ def warn_dark_images(data: Dataset, form: PixelForm) -> None:
     """
     warning = f"dark {data.path}"
     stored_bits = {stored.bits for stored in data.index.form_counts}
-    if form.bits != 8 or 16 not in stored_bits or warning in _warned:
+    if form.bits != 8 or 16 not in stored_bits or is_known(warning):
         return
     if isinstance(data.index.path, Url):
         return  # images would be fetched
-    _warned.add(warning)
+    remember(warning)
     value_bits = _value_bits(data)
     if not 0 < value_bits <= _MOST_DARK_BITS:
         return

@@ -28,6 +28,7 @@ from fastpipe.loading.state import Position
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.partition import Ranks
 from fastpipe.plan.recipe import Recipe
+from fastpipe.warnings_once import is_known, remember, warn_once
 
 _LOG = logging.getLogger("fastpipe")
 # Loaders of a line that have begun epoch 0 after which the log says so.
@@ -44,12 +45,11 @@ _PERSISTENT = "dataloader_persistent_workers"
 _MAX_LOOKS = 4  # at loaders that itertools.cycle may have
 # Ids of the epochs of loaders that were looked at. If an id comes again, a look is missed.
 _looked_at: list[int] = []
-_warned: set[str] = set()  # the checks that are done; they are not repeated
 
 
 def warn_trainer(recipe: Recipe, num_workers: int, prefetch_factor: int) -> None:
     """Names options of Hugging Face's Trainer, if it iterates, that have no effect on a loader."""
-    if "transformers.trainer" not in sys.modules or "trainer" in _warned:
+    if "transformers.trainer" not in sys.modules or is_known("trainer"):
         return
     # Its TrainingArguments are an attribute of the trainer, whose method iterates over the loader.
     for frame in _calling_frames("transformers.trainer"):
@@ -57,7 +57,7 @@ def warn_trainer(recipe: Recipe, num_workers: int, prefetch_factor: int) -> None
         arguments = getattr(trainer, "args", None)
         if arguments is None:
             continue
-        _warned.add("trainer")
+        remember("trainer")
         options = _options_without_effect(
             arguments, recipe, num_workers, prefetch_factor
         )
@@ -116,18 +116,18 @@ def _options_without_effect(
 
 def warn_restored(epoch: int, batches: int) -> None:
     """If Accelerate loads a state inside an epoch: the program may skip batches itself, too."""
-    if not batches or "accelerate" in _warned:
+    if not batches or is_known("accelerate"):
         return
     if next(_calling_frames("accelerate.checkpointing"), None) is None:
         return
-    _warned.add("accelerate")
-    _LOG.warning(
+    warn_once(
+        "accelerate",
         "Accelerate has loaded the state of this loader, for it is registered "
         f"(register_for_checkpointing): the next loop gets the rest of epoch {epoch}, from batch "
         f"{batches} on. If the program skips the steps that are done itself, as in "
         "`if step < resume_step: continue`, they are skipped twice, and as many batches are never "
         "trained on: remove that line, or do not register the loader. "
-        "accelerator.skip_first_batches skips nothing twice"
+        "accelerator.skip_first_batches skips nothing twice",
     )
 
 
@@ -136,21 +136,18 @@ def warn_of_more_ranks(problem: Exception) -> None:
 
     `problem`: why the loop refuses it if the process stays alone.
     """
-    if "more ranks" in _warned:
-        return
-    _warned.add("more ranks")
-    _LOG.warning(
-        "this process is rank 0 of 1 so far, and the loop will refuse the state if it stays so (%s). With "
-        "several ranks call torch.distributed.init_process_group() before load_state_dict",
-        problem,
+    warn_once(
+        "more ranks",
+        "this process is rank 0 of 1 so far, and the loop will refuse the state if it stays so "
+        f"({problem}). With several ranks call torch.distributed.init_process_group() before load_state_dict",
     )
 
 
 def warn_begun_anew(recipe: Recipe) -> None:
     """If a loader begins at epoch 0, and an optimizer shows that the program has resumed."""
-    if not recipe.shuffle or recipe.ranks.rank or "begun" in _warned:
+    if not recipe.shuffle or recipe.ranks.rank or is_known("begun"):
         return
-    _warned.add("begun")  # a later loader may well begin when a model has been trained
+    remember("begun")  # a later loader may well begin when a model has been trained
     evidence = ""
     if "torch.optim" in sys.modules:
         evidence = _evidence_of_training()
@@ -172,16 +169,16 @@ def warn_without_gradients(recipe: Recipe) -> None:
     if not reads_for_training:
         return
     if torch.is_grad_enabled():
-        _warned.add("gradients")
+        remember("gradients")
         return
     path = str(recipe.content.index.path)
     warning = f"without gradients {path}"
-    if "gradients" not in _warned or warning in _warned:
+    if not is_known("gradients") or is_known(warning):
         return
-    _warned.add(warning)
-    _LOG.warning(
+    warn_once(
+        warning,
         f"{path} is read as for training (random crops, shuffled, full batches only) while gradients "
-        "are off. To evaluate on it: fastpipe.loader(..., train=False)"
+        "are off. To evaluate on it: fastpipe.loader(..., train=False)",
     )
 
 
@@ -194,29 +191,27 @@ def warn_epoch_without_gradients(recipe: Recipe, random_by_default: str) -> None
     warning = f"epoch without gradients {path}"
     if not recipe.shuffle or not random_by_default:
         return
-    if warning in _warned or f"without gradients {path}" in _warned:
+    if is_known(warning) or is_known(f"without gradients {path}"):
         return
     # It measures the statistics of batch norm on the data of training.
     if next(_calling_frames("torch.optim.swa_utils"), None) is not None:
         return
-    _warned.add(warning)
-    _LOG.warning(
+    warn_once(
+        warning,
         f"gradients were off in a whole epoch of {path}, as in an evaluation, and the loader reads it "
         f"as for training: {random_by_default}, by default. Figures and features are then of other "
-        "images than those of the dataset. To evaluate: fastpipe.loader(..., train=False)"
+        "images than those of the dataset. To evaluate: fastpipe.loader(..., train=False)",
     )
 
 
 def warn_interleaved(older_epoch: int, newer_epoch: int) -> None:
     """If a program takes batches of two iterators in turn, as zip(loader, loader) does."""
-    if "interleaved" in _warned:
-        return
-    _warned.add("interleaved")
-    _LOG.warning(
+    warn_once(
+        "interleaved",
         f"two iterators of one loader give batches in turn, of epochs {older_epoch} and "
         f"{newer_epoch}: their rows do not belong together, and the loader's state is that of the "
         "newer one alone. For several crops of each image pass views=2; for two independent "
-        "streams make two loaders with different seeds"
+        "streams make two loaders with different seeds",
     )
 
 
@@ -225,14 +220,12 @@ def warn_older_goes_on(older_epoch: int, newer_epoch: int) -> None:
 
     The batches of both are right. The position is that of the newer loop, also when it has ended.
     """
-    if "interleaved" in _warned:
-        return
-    _warned.add("interleaved")
-    _LOG.warning(
+    warn_once(
+        "interleaved",
         f"the loop over epoch {older_epoch} goes on after a newer loop over the same loader has begun "
         f"epoch {newer_epoch}: state_dict() and the number of the next epoch now belong to the newer "
         "loop, so a checkpoint of the older one continues at a wrong place, and epochs count twice. "
-        "For a look at the data, or an accuracy on it, make another loader: fastpipe.loader(...)"
+        "For a look at the data, or an accuracy on it, make another loader: fastpipe.loader(...)",
     )
 
 
@@ -260,13 +253,11 @@ def warn_made_anew(line: str, recipe: Recipe, epoch: int) -> None:
 
 def warn_short_epochs(count: int) -> None:
     """If a program takes only the first batch of several epochs in a row, as next(iter()) does."""
-    if "short epochs" in _warned:
-        return
-    _warned.add("short epochs")
-    _LOG.warning(
+    warn_once(
+        "short epochs",
         f"{count} epochs in a row ended with their first batch: each iter(loader) begins an epoch, so "
         "next(iter(loader)) in a loop never gets the other batches. Make the iterator once: "
-        "batches = iter(loader), and next(batches) in the loop"
+        "batches = iter(loader), and next(batches) in the loop",
     )
 
 
@@ -293,15 +284,15 @@ def warn_looked_at_resumed(
 
 def warn_other_epoch(next_epoch: int, epoch: int) -> None:
     """If a program resumes between two epochs, and begins another epoch than the next one."""
-    if "other epoch" in _warned:
+    if is_known("other epoch"):
         return
-    _warned.add("other epoch")
     consequence = "so epochs are left out"
     if epoch < next_epoch:
         consequence = "which the training before has read"
-    _LOG.warning(
+    warn_once(
+        "other epoch",
         f"the loaded state is at the beginning of epoch {next_epoch}, and set_epoch({epoch}) begins "
-        f"epoch {epoch}, {consequence}. To go on, begin the loop over epochs at {next_epoch}"
+        f"epoch {epoch}, {consequence}. To go on, begin the loop over epochs at {next_epoch}",
     )
 
 
@@ -310,14 +301,14 @@ def warn_loaded_in_loop(running: Position, loaded: Position) -> None:
 
     `running`: where the loop stands; `loaded`: where the next one begins.
     """
-    if "loaded in a loop" in _warned or running == loaded:
+    if is_known("loaded in a loop") or running == loaded:
         return
-    _warned.add("loaded in a loop")
-    _LOG.warning(
+    warn_once(
+        "loaded in a loop",
         f"load_state_dict was called while a loop over the loader runs: this loop goes on at batch "
         f"{running.batches} of epoch {running.epoch}, and the loaded position, batch "
         f"{loaded.batches} of epoch {loaded.epoch}, counts for the next one. To go on there, leave "
-        "the loop (break) and begin a new one: for images, labels in loader"
+        "the loop (break) and begin a new one: for images, labels in loader",
     )
 
 
@@ -334,13 +325,11 @@ def warn_other_order(recipe: Recipe) -> None:
 
 def warn_same_epoch(epoch: int, count: int) -> None:
     """If a program sets one epoch again and again, and goes through all of it each time."""
-    if "same epoch" in _warned:
-        return
-    _warned.add("same epoch")
-    _LOG.warning(
+    warn_once(
+        "same epoch",
         f"epoch {epoch} was gone through {count} times in a row, as set_epoch({epoch}) before each loop "
         "does it: the same order, crops and flips again. Pass the number of the loop, "
-        "loader.set_epoch(epoch); or leave set_epoch out: the loader counts epochs itself"
+        "loader.set_epoch(epoch); or leave set_epoch out: the loader counts epochs itself",
     )
 
 
@@ -348,14 +337,14 @@ def warn_replaced(stats: Stats, recipe: Recipe) -> None:
     """If on_error="replace" has put other samples into a good part of the rows."""
     path = recipe.content.index.path
     warning = f"replaced {path}"
-    if stats.replaced <= _USUAL_REPLACED * stats.samples or warning in _warned:
+    if stats.replaced <= _USUAL_REPLACED * stats.samples or is_known(warning):
         return
-    _warned.add(warning)
     share = stats.replaced / stats.samples
-    _LOG.warning(
+    warn_once(
+        warning,
         f'{path}: on_error="replace" has put other samples in the place of {stats.replaced:,} of '
         f"{stats.samples:,} rows ({share:.0%}), which cannot be read. fastpipe verify {path} lists "
-        "the damage; on_error='raise' says of the first one why"
+        "the damage; on_error='raise' says of the first one why",
     )
 
 
@@ -366,27 +355,25 @@ def warn_repeated_rows(count: int, recipe: Recipe) -> None:
     """
     if not count or recipe.shuffle or recipe.ranks.world_size == 1:
         return
-    if "valid" in names_read or "repeated rows" in _warned:
+    if "valid" in names_read or is_known("repeated rows"):
         return
-    _warned.add("repeated rows")
     rows = format_count(count, "row")
     verb = "repeats" if count == 1 else "repeat"
-    _LOG.warning(
+    warn_once(
+        "repeated rows",
         f"{rows} of the last batch of rank {recipe.ranks.rank} {verb} samples, so that all ranks "
         "have as many rows. A metric over all rows counts these samples twice: count only the rows "
         "of batch.valid. Where a trainer rebuilds the batches, pass "
-        'fields=("image", "label", "valid") and count the rows of batch["valid"]'
+        'fields=("image", "label", "valid") and count the rows of batch["valid"]',
     )
 
 
 def warn_used_up(next_epoch: int) -> None:
     """If a program begins a loop over an iterator that has given its epoch: the loop gets nothing."""
-    if "used up" in _warned:
-        return
-    _warned.add("used up")
-    _LOG.warning(
+    warn_once(
+        "used up",
         f"a loop over iter(loader) gets no batch: this iterator has given its epoch, and has no other "
-        f"one. For epoch {next_epoch} iterate over the loader itself: for images, labels in loader"
+        f"one. For epoch {next_epoch} iterate over the loader itself: for images, labels in loader",
     )
 
 
@@ -398,15 +385,15 @@ def warn_cycled(iterator: object, owner: object) -> None:
 
     `owner`: the epochs of the loader.
     """
-    if "cycled" in _warned or _is_looked_at(owner):
+    if is_known("cycled") or _is_looked_at(owner):
         return
     kinds = [type(referrer) for referrer in gc.get_referrers(iterator)]
     if itertools.cycle in kinds:
-        _warned.add("cycled")
-        _LOG.warning(
+        warn_once(
+            "cycled",
             "itertools.cycle(loader) keeps all batches of the first epoch in memory, and gives them "
             "again and again, with the same crops in the same order. For batches without an end write "
-            "a generator: while True: yield from loader"
+            "a generator: while True: yield from loader",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import traceback
@@ -13,6 +12,7 @@ from torch.utils.data import get_worker_info
 
 from fastpipe.errors import ConfigError, whole
 from fastpipe.plan.partition import ALONE, Ranks
+from fastpipe.warnings_once import warn_once
 
 # The variables in which launchers give a process its rank and the number of processes.
 _LAUNCHERS = {
@@ -25,8 +25,6 @@ _LAUNCHERS = {
     # Lightning starts processes with this variable alone. On several machines it is not the rank.
     "LOCAL_RANK": "WORLD_SIZE",
 }
-_LOG = logging.getLogger("fastpipe")
-_warned: set[str] = set()  # the warnings that this process has got
 # Functions, by module, that iterate over a loader to give each process a part of its batches.
 _SPLITTERS = (
     ("accelerate.data_loader", "DataLoaderDispatcher._fetch_batches"),
@@ -133,9 +131,8 @@ class RankResolver:
                 f"otherwise ({variables}). If two processes have one rank, their samples come "
                 'twice, and others not at all. Pass rank=int(os.environ["RANK"])'
             )
-        if message and message not in _warned:
-            _warned.add(message)
-            _LOG.warning("%s", message)
+        if message:
+            warn_once(message, message)
 
     def _connected(self) -> Ranks | None:
         if self._given is not None:

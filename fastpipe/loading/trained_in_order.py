@@ -6,7 +6,6 @@ it runs as well, and the model is worse, for no reason that a log would show.
 
 from __future__ import annotations
 
-import logging
 import sys
 import weakref
 from collections.abc import Iterator
@@ -16,11 +15,10 @@ import torch
 
 from fastpipe.loading.instances import instances_of
 from fastpipe.plan.recipe import Recipe
+from fastpipe.warnings_once import is_known, warn_once
 
-_LOG = logging.getLogger("fastpipe")
 _LEAST_BATCHES = 4
 _MAX_LOOKS = 4  # at the optimizers of a program: each takes some hundredths of a second
-_warned: set[str] = set()
 _num_looks = 0
 # Batches that all loaders of this process have handed out.
 _num_handed_out = 0
@@ -42,7 +40,7 @@ class OrderedEpoch:
         if recipe.shuffle or recipe.picks or recipe.crop.is_random:
             return
         path = str(recipe.content.index.path)
-        if not torch.is_grad_enabled() or path in _warned:
+        if not torch.is_grad_enabled() or is_known(f"trained in order {path}"):
             return
         self._parameters = list(_find_parameters())
 
@@ -58,11 +56,11 @@ class OrderedEpoch:
             tensor = parameter.tensor()
             if tensor is None or tensor._version == parameter.version:
                 continue
-            _warned.add(path)
-            _LOG.warning(
+            warn_once(
+                f"trained in order {path}",
                 f"{path} is read in its order and without random crops, as with train=False, and "
                 f"{parameter.optimizer} makes steps meanwhile. To train on it: fastpipe.loader(..., "
-                "train=True), the default; or shuffle=True for a random order alone"
+                "train=True), the default; or shuffle=True for a random order alone",
             )
             return
 

@@ -8,7 +8,6 @@ models.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -17,15 +16,14 @@ import numpy as np
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import first_names, format_count
 from fastpipe.loading.classes import living_loaders
+from fastpipe.warnings_once import warn_once
 
 if TYPE_CHECKING:
     from fastpipe.device.augment import Augment
     from fastpipe.loading.loader import Loader
 
-_LOG = logging.getLogger("fastpipe")
 _MAX_SAMPLES_COMPARED = 1 << 21
 _MAX_CLASSES_SHOWN = 3
-_warned: set[str] = set()
 
 
 def warn_of_two_loaders(loader: Loader, *, train: bool) -> None:
@@ -34,9 +32,7 @@ def warn_of_two_loaders(loader: Loader, *, train: bool) -> None:
         training = loader if train else other
         evaluation = other if train else loader
         for message in _describe_differences(training, evaluation):
-            if message not in _warned:
-                _warned.add(message)
-                _LOG.warning("%s", message)
+            warn_once(message, message)
 
 
 def _describe_differences(training: Loader, evaluation: Loader) -> Iterator[str]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dis
 import functools
-import logging
 import random
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +27,8 @@ import torch
 from fastpipe.device.augment import Augment
 from fastpipe.device.augment.contents import parts_of
 from fastpipe.device.augment.foreign import Foreign
+from fastpipe.warnings_once import warn_once
 
-_LOG = logging.getLogger("fastpipe")
 # Code with one of these names sets a seed, or makes a generator with one.
 _SEEDING = frozenset(
     [
@@ -66,7 +65,6 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 # Instructions between a function and its call.
 _NOT_SEEN = ("PRECALL", "CACHE", "PUSH_NULL", "COPY_FREE_VARS")
 _MAX_DEPTH = 3  # functions that call functions
-_warned: set[str] = set()
 
 
 def warn_of_user_draws(
@@ -114,9 +112,7 @@ def _warn_of_module(module: torch.nn.Module) -> None:
 
 
 def _warn(message: str) -> None:
-    if message not in _warned:
-        _warned.add(message)
-        _LOG.warning("%s", message)
+    warn_once(message, message)
 
 
 def _generators_of(module: torch.nn.Module) -> Iterator[str]:

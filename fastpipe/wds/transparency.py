@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 from fastpipe.dataset.format.sample_layout import PNG_MAGIC
+from fastpipe.warnings_once import warn_once
 
-_LOG = logging.getLogger("fastpipe")
 _COLOR_TYPE_OFFSET = 25  # in a PNG, in its header IHDR
 _TYPES_WITH_ALPHA = (4, 6)  # gray and alpha, RGB and alpha
-_warned: set[str] = set()  # has "alpha" once the warning was given
 
 
 def is_png_with_alpha(data: bytes) -> bool:
@@ -27,9 +24,8 @@ def is_png_with_alpha(data: bytes) -> bool:
 
 def warn_of_dropped_alpha() -> None:
     """Logs that alpha is dropped, once in a process."""
-    if not _warned:
-        _warned.add("alpha")
-        _LOG.warning(
-            "fastpipe.wds: some images have alpha, which is dropped: hidden colours show. "
-            'background="white" puts them on white'
-        )
+    warn_once(
+        "fastpipe.wds alpha",
+        "fastpipe.wds: some images have alpha, which is dropped: hidden colours show. "
+        'background="white" puts them on white',
+    )

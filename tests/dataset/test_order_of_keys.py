@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import fastpipe
-from fastpipe.dataset import order_of_keys
+from fastpipe import warnings_once
 from fastpipe.errors import ConfigError
 
 NAMES = [f"{name}_{number:02d}.png" for name in ("ant", "bee", "cat") for number in range(20)]
@@ -92,7 +92,7 @@ def test_labels_in_the_order_of_sorted_keys_where_there_were_none(
 def test_weights_in_the_order_of_sorted_keys(
     tmp_path: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(order_of_keys, "_warned_weights", set())
+    warnings_once.forget_all()
     rng = np.random.default_rng(3)
     keys, labels = pack_labelled(tmp_path / "data", rng)
     weights = np.array([1.0, 2.0, 3.0, 4.0])[labels]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import fastpipe
+from fastpipe import warnings_once
 from fastpipe.loading import classes as of_loading
 
 ALL = ["ant", "bee", "cow"]
@@ -18,7 +19,7 @@ ALL = ["ant", "bee", "cow"]
 def no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the loaders of other tests."""
     monkeypatch.setattr(of_loading, "_loaders", [])
-    monkeypatch.setattr(of_loading, "_warned", set())
+    warnings_once.forget_all()
 
 
 def named(flat: Path, *names: str) -> fastpipe.Dataset:

@@ -23,40 +23,30 @@ from PIL import Image
 from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
+from fastpipe import warnings_once
 from fastpipe.dataset import other_order
-from fastpipe.dataset.format import description
 from fastpipe.device import image_batch
-from fastpipe.device.augment import ranges
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.loading import classes as of_loading
 from fastpipe.loading import (
     evaluated_on_training,
-    evaluation,
-    in_turn,
-    notices,
     programs,
     trained_in_order,
-    two_loaders,
 )
 
 
 @pytest.fixture(autouse=True)
 def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process: each warning comes once."""
-    monkeypatch.setattr(notices, "_warned", set())
-    monkeypatch.setattr(evaluation, "_warned", set())
-    monkeypatch.setattr(description, "_warned", set())
-    monkeypatch.setattr(programs, "_warned", {"begun"})
+    warnings_once.forget_all()
+    # It looks at all objects of the process.
+    warnings_once.remember("begun")
     monkeypatch.setattr(programs, "_looked_at", [])
     monkeypatch.setattr(programs, "names_read", set())
     monkeypatch.setattr(image_batch, "names_read", programs.names_read)
-    monkeypatch.setattr(in_turn, "_warned", set())
-    monkeypatch.setattr(trained_in_order, "_warned", set())
     monkeypatch.setattr(trained_in_order, "_num_looks", 0)
     monkeypatch.setattr(programs, "_first_epochs", Counter())
-    monkeypatch.setattr(two_loaders, "_warned", set())
     monkeypatch.setattr(evaluated_on_training, "_rounds", evaluated_on_training._Rounds())
-    monkeypatch.setattr(other_order, "_warned", set())
     monkeypatch.setattr(other_order, "_read", set())
     monkeypatch.setattr(other_order, "_evaluated", {})
     monkeypatch.setattr(of_loading, "_loaders", [])
@@ -603,7 +593,7 @@ class Call(torch.nn.Module):
 def test_modules_whose_results_are_far_from_0_to_1(
     textured: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranges, "_warned", set())
+    warnings_once.forget_all()
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
 
     def normalise(images: torch.Tensor) -> torch.Tensor:
@@ -633,7 +623,7 @@ def test_a_module_that_divides_by_255_again(
     textured: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its pixels are nearly black, and a network trains on noise without an error."""
-    monkeypatch.setattr(ranges, "_warned", set())
+    warnings_once.forget_all()
 
     def first_batch(function: Any) -> None:
         with loader_of(textured, augment=Call(function)) as loader:
@@ -792,7 +782,7 @@ def test_parts_for_training_and_evaluation_that_share_samples(
     options: dict[str, Any] = {"size": 16, "num_workers": 1}
 
     def notices(training: fastpipe.Dataset, evaluation: fastpipe.Dataset) -> list[str]:
-        two_loaders._warned.clear()
+        warnings_once.forget_all()
         caplog.clear()
         with (
             fastpipe.loader(training, 4, **options),
@@ -811,7 +801,7 @@ def test_images_for_evaluation_that_are_normalised_otherwise(
     flat: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def notices(training: Any, evaluation: Any) -> list[str]:
-        two_loaders._warned.clear()
+        warnings_once.forget_all()
         caplog.clear()
         options: dict[str, Any] = {"size": 16, "num_workers": 1}
         with (

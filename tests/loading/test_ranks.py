@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import fastpipe
+from fastpipe import warnings_once
 from fastpipe.errors import ConfigError
-from fastpipe.loading import ranks
 from fastpipe.loading.ranks import _LAUNCHERS, RankResolver, group_by_node, ranks_per_node
 from fastpipe.plan.partition import ALONE, Ranks
 
@@ -397,7 +397,7 @@ def launched(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> pytest.LogCaptureFixture:
     """The log of process 1 of 2 that torchrun has started."""
-    monkeypatch.setattr(ranks, "_warned", set())
+    warnings_once.forget_all()
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     return caplog

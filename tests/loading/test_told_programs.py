@@ -14,16 +14,16 @@ import pytest
 import torch
 
 import fastpipe
+from fastpipe import warnings_once
 from fastpipe.device import image_batch
-from fastpipe.loading import factory, notices, programs
+from fastpipe.loading import factory, programs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_warned", set())
-    monkeypatch.setattr(notices, "_warned", set())
+    warnings_once.forget_all()
     monkeypatch.setattr(programs, "names_read", set())
     monkeypatch.setattr(image_batch, "names_read", programs.names_read)
 
@@ -167,7 +167,7 @@ def test_a_schedule_shows_it_too(
     with loader_of(flat) as loader:
         list(loader)
         assert log.text == ""
-    monkeypatch.setattr(programs, "_warned", set())
+    warnings_once.forget_all()
     schedule.load_state_dict({**schedule.state_dict(), "last_epoch": 7})
     with loader_of(flat) as loader:
         list(loader)
@@ -221,7 +221,7 @@ def test_rows_that_repeat_samples_of_an_evaluation(
     assert message.startswith("1 row of the last batch of rank 1 repeats samples")
     assert "batch.valid" in message
 
-    monkeypatch.setattr(programs, "_warned", set())
+    warnings_once.forget_all()
     (message,) = repeats_logged(log, flat, fields=("image", "label"))
     assert 'fields=("image", "label", "valid")' in message
 

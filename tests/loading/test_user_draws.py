@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import fastpipe
-from fastpipe.loading import user_draws
+from fastpipe import warnings_once
 
 RNG = np.random.default_rng()
 
@@ -22,7 +22,7 @@ RNG = np.random.default_rng()
 def log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr(user_draws, "_warned", set())
+    warnings_once.forget_all()
     caplog.set_level(logging.WARNING, "fastpipe")
     return caplog
 

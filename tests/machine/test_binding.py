@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import fastpipe
+from fastpipe import warnings_once
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.engine.engine import Engine
-from fastpipe.loading import notices
 from fastpipe.machine import binding, cpus
 from fastpipe.tools.doctor.system import check_system
 
@@ -83,7 +83,7 @@ def test_a_process_that_was_started_with_one_cpu_says_it_once(
 ) -> None:
     """As a rank that torchrun, bound itself, has started."""
     bound({0}, {0})
-    monkeypatch.setattr(notices, "_warned", set())
+    warnings_once.forget_all()
     with caplog.at_level(logging.WARNING, "fastpipe"):
         for _ in range(2):
             fastpipe.loader(flat, 4, size=8).close()

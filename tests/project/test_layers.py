@@ -21,6 +21,7 @@ LAYERS: dict[str, str] = {
     "arrays": "",
     "arguments": "",
     "pages": "",
+    "warnings_once": "",
     "machine": "",
     "dataset/format": "fastpipe.native",
     "plan": "fastpipe.native",
@@ -170,6 +171,7 @@ def test_few_modules_lie_beside_the_folders() -> None:
         "native.py",
         "pages.py",
         "prometheus.py",
+        "warnings_once.py",
     ]
 
 

@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 
 import fastpipe
+from fastpipe import warnings_once
 from fastpipe.errors import ConfigError
-from fastpipe.wds import transparency
 
 SIDE = 16
 
@@ -57,7 +57,7 @@ def test_on_a_background(kind: str, mode: str, background: Any, expected: list[i
 def test_dropped_alpha_is_told_once(
     kind: str, mode: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transparency, "_warned", set())
+    warnings_once.forget_all()
     function = fastpipe.wds.crop(SIDE, train=False)
     with caplog.at_level(logging.WARNING, "fastpipe"):
         for _ in range(2):
@@ -69,7 +69,7 @@ def test_dropped_alpha_is_told_once(
 def test_opaque_pictures_say_nothing(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transparency, "_warned", set())
+    warnings_once.forget_all()
     file = io.BytesIO()
     Image.new("RGB", (20, 20), (1, 2, 3)).save(file, "PNG")
     for background in (None, "white"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import os
 import re
 import stat
@@ -25,6 +24,7 @@ from fastpipe.dataset.format.layout import (
 )
 from fastpipe.distribution import UPGRADE
 from fastpipe.errors import DatasetError
+from fastpipe.warnings_once import is_known, warn_once
 
 _CHUNK_BYTES = 4 << 20
 # A loader waits at its start for the comparison of files that have at most so many bytes together.
@@ -34,8 +34,6 @@ SELF_CHECKSUM = "self_xxh3_64"
 
 # The file is hashed with these digits in the place of its own hash.
 _BLANK = b"0" * 16
-_LOG = logging.getLogger("fastpipe")
-_warned: set[str] = set()  # files that this process has named
 _CHECKSUM_AT_END = re.compile(
     rb'\n "%s": "([0-9a-f]{16})"\n}\n\Z' % SELF_CHECKSUM.encode()
 )
@@ -172,18 +170,18 @@ def read_info(
 def _warn_if_changed(data: bytes, file: Path) -> None:
     """Says once if a dataset.json is not as it was written."""
     hashes = read_self_checksum(data)
-    if str(file) in _warned:
+    warning = f"changed {file}"
+    if is_known(warning):
         return
     if hashes is not None:
         expected, actual = hashes
         if expected == actual:
             return
-    _warned.add(str(file))
-    _LOG.warning(
-        "%s has been changed since it was written, by hand or by damage: its classes, fields and "
+    warn_once(
+        warning,
+        f"{file} has been changed since it was written, by hand or by damage: its classes, fields and "
         "shards cannot be trusted. Put it back as it was; to rename or renumber classes, see "
         "data.with_classes",
-        file,
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import torch
 from torch import Tensor
 
-_LOG = logging.getLogger("fastpipe")
+from fastpipe.warnings_once import is_known, warn_once
+
 _NUM_BATCHES = 2
 _NUM_IMAGES = 16  # of each batch: a module may change some images only
 # Pixels in [0, 1] have a mean in it, and a deviation of 0.5 at most. Modules that brighten, or that
@@ -60,17 +60,14 @@ class RangeWatch:
         return {"_num_looks": self._num_looks, "_pending": []}
 
 
-_warned: set[str] = set()  # the modules that this process has been warned of
-
-
 def _warn(name: str, figures: Tensor) -> None:
+    warning = f"range of {name}"
     mean, deviation = figures.tolist()
     is_near = _LEAST_MEAN <= mean <= _MOST_MEAN and deviation <= _MOST_DEVIATION
     # Black images, mean 0 and deviation 0, may be those of the dataset.
     is_divided = 0 < mean <= _MOST_OF_DIVIDED and 0 < deviation <= _MOST_OF_DIVIDED
-    if name in _warned or (is_near and not is_divided):
+    if is_known(warning) or (is_near and not is_divided):
         return
-    _warned.add(name)
     if is_divided:
         advice = (
             "The module gets pixels in [0, 1]: if it divides by 255, leave that out"
@@ -80,8 +77,9 @@ def _warn(name: str, figures: Tensor) -> None:
             "If the module normalises, pass fastpipe.Augment(modules, mean=None, std=None); if its "
             "numbers are for pixels of 0 to 255, divide them by 255"
         )
-    _LOG.warning(
+    warn_once(
+        warning,
         f"augment: {name} returned images with mean {mean:.3g} and standard deviation "
         f"{deviation:.3g}; expected pixels in [0, 1], which mean= and std= of fastpipe.Augment "
-        f"normalise afterwards. {advice}"
+        f"normalise afterwards. {advice}",
     )

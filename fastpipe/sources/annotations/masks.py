@@ -416,7 +416,9 @@ def _only_field(
     advice = f"--field {_MASK}=KIND packs one of these kinds"
     if len(pairs) == 1:
         (kind,) = pairs
-        advice = f"--field {_MASK}={readable(kind)} packs the images that have such a mask"
+        advice = (
+            f"--field {_MASK}={readable(kind)} packs the images that have such a mask"
+        )
     raise PackError(
         f"{folders}: expected {expected}; there are {num_images:,} images, and masks called after "
         f"them: {', '.join(counts)}.{missing} {numbers}{advice}, "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import os
 import tempfile
 import time
@@ -19,13 +18,12 @@ from fastpipe.dataset.format.shard_list import Texts
 from fastpipe.errors import readable
 from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.sources.scan.scanned_files import PLAIN, UNKNOWN, Archive, Scan
+from fastpipe.warnings_once import warn_once
 
-_LOG = logging.getLogger("fastpipe")
 # The version of the file, and of what a scan reads from headers.
 _VERSION = 1
 # A scan that nobody has used for this long is removed.
 _KEPT_S = 60 * 24 * 3600.0
-_warned_folders: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -137,13 +135,12 @@ def save_scan(scan: Scan) -> None:
         _write(file, body.getbuffer())
         _remove_unused(file.parent)
     except OSError as problem:
-        if str(file.parent) not in _warned_folders:
-            _warned_folders.add(str(file.parent))
-            _LOG.warning(
-                f"the scan of {readable(scan.source)} cannot be kept in {file.parent} "
-                f"({problem.strerror}), so each start scans again; set FASTPIPE_CACHE to a folder "
-                "that can be written"
-            )
+        warn_once(
+            f"scans in {file.parent}",
+            f"the scan of {readable(scan.source)} cannot be kept in {file.parent} "
+            f"({problem.strerror}), so each start scans again; set FASTPIPE_CACHE to a folder "
+            "that can be written",
+        )
 
 
 def _write(file: Path, data: memoryview) -> None:

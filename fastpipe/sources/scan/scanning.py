@@ -10,9 +10,9 @@ from fastpipe.sources.scan.cache import load_scan, save_scan
 from fastpipe.sources.scan.index import WITH_ALPHA, UnpackedIndex
 from fastpipe.sources.scan.scanned_files import Scan, make_scan
 from fastpipe.sources.scan.source import UnpackedSource
+from fastpipe.warnings_once import is_known, remember
 
 _LOG = logging.getLogger("fastpipe")
-_warned_fingerprints: set[str] = set()
 
 
 def open_unpacked(
@@ -39,9 +39,10 @@ def open_unpacked(
     scan = _scan(source, previous)
     index = UnpackedIndex(path, scan, max_pixels=max_pixels, background=background)
     # A program may open its data several times. It is warned once.
-    if index.fingerprint in _warned_fingerprints:
+    scanned = f"scanned {index.fingerprint}"
+    if is_known(scanned):
         return index
-    _warned_fingerprints.add(index.fingerprint)
+    remember(scanned)
     if index.counts["rejected"]:
         _LOG.warning("%s%s", path, index.describe_rejected())
     alpha_count = int((index.records["channels"] == WITH_ALPHA).sum())

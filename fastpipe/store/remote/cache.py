@@ -16,7 +16,6 @@ While a block is fetched, its byte in `blocks` is locked by a lock of the open f
 from __future__ import annotations
 
 import errno
-import logging
 import mmap
 import os
 import threading
@@ -34,10 +33,9 @@ from fastpipe.store.remote.blocks import BLOCK_BYTES, PAGE_BYTES, Blocks
 from fastpipe.store.remote.cache_root import Hold
 from fastpipe.store.remote.objects import Objects
 from fastpipe.store.remote.ring import punch
+from fastpipe.warnings_once import warn_once
 
-_LOG = logging.getLogger("fastpipe")
 ABSENT, ALLOTTED, WRITTEN, SYNCED = range(4)
-_warned: set[str] = set()  # the URLs whose cache this process has said to be full
 
 _MAGIC = b"fastpipe blocks 1\n"
 # The states of the blocks begin behind the header.
@@ -205,21 +203,15 @@ class Cache:
             self._warn_of_limit()
 
     def _warn_of_limit(self) -> None:
-        if self._url in _warned:
-            return
-        _warned.add(self._url)
         first = self.shards.start
         end = self.shards.stop
         dataset_gb = int(self.blocks.sizes[first:end].sum()) / 1e9
         limit_gb = self.limit / 1e9
-        _LOG.warning(
-            "the cache in %s is full: cache_limit= is %.3g GB, and the shards of %s have %.3g GB. What it "
-            "does not keep is fetched again in each epoch. If the disk has room, pass a larger "
-            "cache_limit= to fastpipe.open",
-            self.root,
-            limit_gb,
-            self._url,
-            dataset_gb,
+        warn_once(
+            f"full cache of {self._url}",
+            f"the cache in {self.root} is full: cache_limit= is {limit_gb:.3g} GB, and the shards of "
+            f"{self._url} have {dataset_gb:.3g} GB. What it does not keep is fetched again in each epoch. "
+            "If the disk has room, pass a larger cache_limit= to fastpipe.open",
         )
 
     def _new_shard_bytes(self, blocks: Int64s) -> int:

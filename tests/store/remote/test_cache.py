@@ -26,8 +26,8 @@ from support.running.soak import Tried, times
 from support.running.waiting import wait_until, wait_until_unused
 
 import fastpipe
+from fastpipe import warnings_once
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.store.remote import cache
 from fastpipe.store.remote.blocks import BLOCK_BYTES, Blocks
 from fastpipe.store.remote.cache import ALLOTTED, SYNCED, WRITTEN, Cache
 from fastpipe.store.remote.cache_root import (
@@ -93,7 +93,7 @@ def test_half_of_the_dataset_in_the_cache(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cache, "_warned", set())
+    warnings_once.forget_all()
     limit = remote_bytes // 2
     fetched = []
     with watched(tmp_path) as taken:
