@@ -169,6 +169,9 @@ def convert(
         tiles = find_tiles(data, options.level)
         if tiles is not None and not _is_shrunk(tiles.size, options):
             return _pack_tiles(data, tiles, options)
+        if tiles is not None and options.level > 0:
+            # Decoders take the largest picture of a file. So the level becomes a file of its own.
+            data = store_tiles(data, tiles, partial(_transcode_tile, options))
     if name == COEFFICIENTS:
         data = native(_engine.restore_jpeg, data)
     elif name != "JPEG":

@@ -35,7 +35,8 @@ from fastpipe.sources.tables.written_names import (
 )
 
 _ROWS_READ = 20
-_ALL_ROWS = 200_000
+# The rows of a table that are read for a message. One with more is not compared with the images.
+ALL_ROWS = 200_000
 # Comments may stand before the rows of a list.
 _LINES_READ = 32
 _HEAD_BYTES = 1 << 16
@@ -79,8 +80,8 @@ def lists_none_of(table: SourcePath, pictures: Collection[str]) -> bool:
 
     False if it has no columns, or too many rows to read them all for a message.
     """
-    cells_of_rows = first_cells(table, _ALL_ROWS)
-    if not cells_of_rows or len(cells_of_rows) == _ALL_ROWS:
+    cells_of_rows = first_cells(table, ALL_ROWS)
+    if not cells_of_rows or len(cells_of_rows) == ALL_ROWS:
         return False
     names = with_stems(pictures)
     for cells in cells_of_rows:

@@ -18,10 +18,8 @@ from fastpipe.sources.json_stream import object_entries
 from fastpipe.sources.numbered_classes import has_names_of_numbers
 from fastpipe.sources.options import quote_for_shell
 from fastpipe.sources.tables.likely import is_label_name
-from fastpipe.sources.tables.listed_images import first_cells, first_rows
+from fastpipe.sources.tables.listed_images import ALL_ROWS, first_cells, first_rows
 
-# More rows are not read for a message.
-_ALL_ROWS = 200_000
 _LABEL = "label"
 
 
@@ -90,7 +88,7 @@ def find_json_names(folder: Path) -> Iterator[Path]:
 
 def _labels_in(table: Path) -> set[str]:
     """The texts in the only column of a table that holds labels; none if that is not certain."""
-    rows = first_cells(table, _ALL_ROWS)
+    rows = first_cells(table, ALL_ROWS)
     if rows:
         columns = [column for column in rows[0] if is_label_name(column)]
         if _LABEL in rows[0]:

@@ -25,7 +25,12 @@ from fastpipe.sources.tables.likely import (
     is_label_name,
 )
 from fastpipe.sources.tables.likely_encoding import likely_encoding
-from fastpipe.sources.tables.listed_images import ListingTable, first_cells, with_stems
+from fastpipe.sources.tables.listed_images import (
+    ALL_ROWS,
+    ListingTable,
+    first_cells,
+    with_stems,
+)
 from fastpipe.sources.tables.lists_of_tables import (
     describe_lists_of_splits,
     find_lists_of_splits,
@@ -40,8 +45,6 @@ from fastpipe.sources.tables.written_names import fold_name, folded_stem
 _TABLES_SHOWN = 5
 # So many rows show which column has labels. In packing, all rows count.
 _ROWS_READ = 500
-# A table with as many rows is not compared with the images beside it.
-_ALL_ROWS = 200_000
 _LABEL = "label"
 _LABEL_COLUMN = "--label-column "
 _CLASSES_FROM = "--classes-from "
@@ -108,8 +111,8 @@ def _option_of_images_without_row(table: SourcePath, images: SourcePath | None) 
     # Their rows may be about these images.
     if tables_of_other_splits(table):
         return ""
-    rows = first_cells(table, _ALL_ROWS)
-    if len(rows) == _ALL_ROWS:
+    rows = first_cells(table, ALL_ROWS)
+    if len(rows) == ALL_ROWS:
         return ""
     listed: set[str] = set()
     for row in rows:

@@ -119,6 +119,14 @@ def test_levels() -> None:
     assert "a JPEG has its picture in one size, and --level 1 was passed" in reason(jpeg, level=1)
 
 
+def test_a_level_that_is_shrunk() -> None:
+    levels = [picture(301, 203), picture(150, 101, "smooth")]
+    packed = convert(pyramid(levels), EncodeOptions(level=1, max_size=50))
+    alone = convert(tiled_tiff(levels[1]), EncodeOptions(max_size=50))
+    assert packed.data == alone.data
+    assert packed.source_size == (150, 101)
+
+
 def tiled_jpeg() -> bytes:
     tiff = tiled_tiff(picture(64, 64))
     with tifffile.TiffFile(io.BytesIO(tiff)) as file:
