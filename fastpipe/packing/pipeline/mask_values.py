@@ -5,6 +5,7 @@ A listing cannot say it by itself: masks in other formats than PNG need Pillow.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -45,7 +46,7 @@ def assume_mask_values(listing: Listing) -> Listing:
 def _read_values(listing: Listing, field: SourceField) -> set[int]:
     """The values of a few masks that are files."""
     values: set[int] = set()
-    step = max(1, len(listing.sources) // _NUM_CHECKED)
+    step = max(1, math.ceil(len(listing.sources) / _NUM_CHECKED))
     for source in listing.sources[::step]:
         values_of_row = listing.values_of_row(source) or {}
         value = values_of_row.get(field.name)
