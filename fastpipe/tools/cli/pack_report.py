@@ -173,7 +173,7 @@ def pack_table(
         table.add_row(name, boxes_of_field)
         if box_counts.categories:
             categories = _list_names(list(box_counts.categories))
-            categories += _describe_ids(fields[name]["names"])
+            categories += _describe_ids(fields[name].get("names", []))
             table.add_row("categories", categories)
     num_labelled = sum(info["class_counts"])
     num_unlabelled = num_samples - num_labelled
