@@ -220,6 +220,9 @@ class EpochSequence:
             if num_batches(self._recipe, loaded.epoch) > loaded.batches:
                 return
             next_epoch += 1
+            if start == loaded:
+                programs.warn_nothing_left(loaded.epoch, loaded.batches)
+                return
         if start.epoch != next_epoch:
             programs.warn_other_epoch(next_epoch, start.epoch)
 

@@ -82,6 +82,7 @@ _SEED_HINT = (
 _ON_ERROR_HINT = "'replace' puts another sample in the place of one that cannot be decoded, and counts it"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 _DEFAULT_BATCH_SIZE = 256
+_DEFAULT_SIZE = 224  # pixels
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
 
@@ -94,7 +95,8 @@ def loader(
     | tuple[int, int]
     | str
     | WholeImages
-    | Callable[[int], int | tuple[int, int]] = 224,
+    | Callable[[int], int | tuple[int, int]]
+    | None = None,
     size_choices: Sequence[int | tuple[int, int]] | None = None,
     train: bool = True,
     crop: Crop | None = None,
@@ -130,7 +132,7 @@ def loader(
             `fastpipe.open` takes.
         batch_size: number of samples in a batch of one rank. None: 256; with a budget
             (fastpipe.Patches(tokens=), Buckets(pixels=)), as many as fit into it.
-        size: size of the output in pixels: a number for a square, or (height, width). Or a function
+        size: size of the output in pixels: a number for a square, or (height, width). None: 224. Or a function
             of the epoch's number that returns one, the same for the same epoch. Or "bucket" or
             fastpipe.Buckets(...): whole images in batches of similar shape; `image_sizes` and
             `pixel_mask` of a batch say which pixels are padding; with fit="cover" images are cut
@@ -265,6 +267,9 @@ def loader(
     shuffled = train
     if shuffle is not None:
         shuffled = flag("shuffle", shuffle)
+    has_size = size is not None or size_choices is not None or views is not None
+    if not has_size:
+        size = _DEFAULT_SIZE
     whole_images = parse_whole_images(size, size_choices, crop, train=train)
     buckets = whole_images if isinstance(whole_images, Buckets) else None
     sizes = None
@@ -406,6 +411,10 @@ def loader(
     notices.warn_ordered_list(sampler, train=train, shuffle=shuffle)
     if with_images:
         notices.warn_swapped_size(dataset, size)
+        if not has_size:
+            notices.warn_small_images(dataset, _DEFAULT_SIZE)
+        if hflip is None and not views and recipe.flip:
+            notices.warn_mirrored_sides(dataset, with_fields=fields is not None)
         notices.warn_dark_images(dataset, form)
     warn_of_user_draws(prepare, size, augments)
     if fields is None and box_names is None:

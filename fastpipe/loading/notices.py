@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 from collections.abc import Collection
 
 import numpy as np
@@ -40,6 +41,9 @@ _MOST_DARK_BITS = 14  # 8 bits of such values are a quarter of the range, or les
 # Two shapes are the same if their ratios differ by less.
 _SAME_SHAPE = 0.02
 _NEARLY_ALL = 0.95  # of the images
+_MUCH_ENLARGED = 2  # times as many pixels a side
+_SIDE = re.compile("left|right", re.IGNORECASE)  # in the name of a class
+_OTHER_SIDES = {"left": "right", "right": "left"}
 _LEAST_LIST = 8  # samples
 
 
@@ -204,6 +208,44 @@ def warn_swapped_size(data: Dataset, size: object) -> None:
         f"{int(heights[0])} high: rows are {second} wide and {first} high. For their own shape pass "
         f"size=({second}, {first})",
     )
+
+
+def warn_small_images(data: Dataset, size: int) -> None:
+    """Says if the default size enlarges nearly all images of a dataset several times."""
+    records = data.content.records_of(_some_ids(data))
+    longer_sides = np.maximum(records["width"], records["height"]).astype(np.int64)
+    usual_side = int(np.quantile(longer_sides, _NEARLY_ALL))
+    if not usual_side or usual_side * _MUCH_ENLARGED > size:
+        return
+    warn_once(
+        f"small images {data.path}",
+        f"nearly all images of {data.path} have at most {usual_side} pixels a side, and rows are "
+        f"{size} x {size}, the default: images are enlarged, and a step takes as long as with large ones. "
+        f"Pass size={usual_side} for their own size, or size={size} if you mean it",
+    )
+
+
+def warn_mirrored_sides(data: Dataset, *, with_fields: bool) -> None:
+    """Says if classes differ only in left and right, and images are mirrored by default."""
+    _warn_mirrored_names(data, data.classes)
+    if with_fields:
+        for field in data.fields.values():
+            if field.kind in CLASS_KINDS:
+                _warn_mirrored_names(data, field.names)
+
+
+def _warn_mirrored_names(data: Dataset, classes: Collection[str]) -> None:
+    names = {name.lower() for name in classes}
+    for name in classes:
+        mirrored = _SIDE.sub(lambda side: _OTHER_SIDES[side[0].lower()], name).lower()
+        if mirrored != name.lower() and mirrored in names:
+            warn_once(
+                f"mirrored sides {data.path}",
+                f"half of the images are mirrored, by default, and {data.path} has classes that differ in "
+                f"left and right: a mirrored {name!r} looks like {mirrored!r} and keeps its label. Pass "
+                "hflip=False",
+            )
+            return
 
 
 def warn_ordered_list(sampler: object, *, train: bool, shuffle: bool | None) -> None:

@@ -296,6 +296,18 @@ def warn_other_epoch(next_epoch: int, epoch: int) -> None:
     )
 
 
+def warn_nothing_left(epoch: int, batches: int) -> None:
+    """If a program continues at the end of an epoch, where its loop gets no batch."""
+    count = format_count(batches, "batch")
+    warn_once(
+        "nothing left",
+        f"the loaded state is at the end of epoch {epoch}: its {count} were handed out, so this loop gets "
+        f"none, and the next loop is epoch {epoch + 1}. To begin with that one: "
+        f"loader.set_epoch({epoch + 1}) after load_state_dict, and a loop over epochs from {epoch + 1} on; "
+        "or save the state when the loop over the batches has ended",
+    )
+
+
 def warn_loaded_in_loop(running: Position, loaded: Position) -> None:
     """If a program loads a state, and the loop that runs meanwhile goes on.
 

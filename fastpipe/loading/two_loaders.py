@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _MAX_SAMPLES_COMPARED = 1 << 21
 _MAX_CLASSES_SHOWN = 3
+_FEW_TIMES = 2  # so many times as many samples for evaluation
 
 
 def warn_of_two_loaders(loader: Loader, *, train: bool) -> None:
@@ -67,14 +68,30 @@ def _describe_overlap(training: Dataset, evaluation: Dataset) -> str | None:
     if max(len(training_samples), len(evaluation_samples)) > _MAX_SAMPLES_COMPARED:
         return None
     count = int(np.isin(evaluation_samples, training_samples).sum())
+    if not count:
+        return _describe_swapped(training, evaluation)
     # The same part twice is meant, too.
-    if not count or np.array_equal(training_samples, evaluation_samples):
+    if np.array_equal(training_samples, evaluation_samples):
         return None
     samples = format_count(len(evaluation_samples), "sample")
     return (
         f"{count:,} of the {samples} for evaluation are also among those for training: both are parts "
         f"of {training.path}. take(0.2) is a part of take(0.8). To divide a dataset: train, val = "
         "data.fold(0, of=5)"
+    )
+
+
+def _describe_swapped(training: Dataset, evaluation: Dataset) -> str | None:
+    """Says that training has the smaller part of a dataset, and evaluation all the rest."""
+    num_all = len(training.index)
+    is_whole = len(training) + len(evaluation) == num_all
+    if not is_whole or len(training) * _FEW_TIMES > len(evaluation):
+        return None
+    samples = format_count(len(training), "sample")
+    return (
+        f"training reads {samples} of {training.path}, and evaluation the other {len(evaluation):,}. If "
+        "the two are swapped: data.fold gives the part that it names second: train, val = data.fold(0, "
+        "of=5)"
     )
 
 

@@ -88,7 +88,7 @@ def batch_sizes(
         The largest size that is known, and the Sizes if sizes change, else None.
     """
     if choices is not None:
-        if not isinstance(size, int) or size != 224:  # a numpy array has no single !=
+        if size is not None:
             raise ConfigError(
                 f"size_choices: expected one of size= and size_choices=, got both, size={size!r}; "
                 "leave one out"

@@ -171,7 +171,7 @@ def test_an_evaluation_of_a_mixture(flat: Path, log: pytest.LogCaptureFixture) -
 def test_an_evaluation_that_drops_the_last_samples(
     flat: Path, log: pytest.LogCaptureFixture
 ) -> None:
-    fastpipe.loader(flat, FLAT_IMAGES, train=False, drop_last=True, num_workers=1).close()
+    fastpipe.loader(flat, FLAT_IMAGES, size=8, train=False, drop_last=True, num_workers=1).close()
     loader_of(flat, train=False, shuffle=True, drop_last=True).close()
     assert log.text == ""
     loader_of(flat, train=False, drop_last=True).close()
@@ -1312,3 +1312,72 @@ def test_a_loop_over_epochs_that_begins_elsewhere_than_a_state(
             train(loader)
     assert ("the loaded state is at the beginning of epoch 2" in log.text) == bool(words)
     assert words in log.text
+
+
+def test_a_state_of_the_last_batch(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    with loader_of(flat) as loader:
+        for _ in loader:
+            at_the_last_batch = loader.state_dict()
+    with loader_of(flat) as loader:
+        loader.load_state_dict(at_the_last_batch)
+        assert len([*loader]) == 0
+        assert len([*loader]) == len(loader)
+    count = len(loader)
+    words = f"at the end of epoch 0: its {count} batches were handed out, so this loop gets none"
+    assert log.text.count(words) == 1
+    assert "loader.set_epoch(1) after load_state_dict" in log.text
+
+
+def test_the_parts_of_a_fold_are_swapped(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    rest, part = fastpipe.open(flat).fold(0, of=4)
+    loaders = [loader_of(rest), loader_of(part, train=False)]
+    assert log.text == ""
+    loaders = [loader_of(part, drop_last=False), loader_of(rest, train=False)]
+    words = f"training reads {len(part)} samples of {flat}, and evaluation the other {len(rest)}"
+    assert log.text.count(words) == 1
+    assert "train, val = data.fold(0, of=5)" in log.text
+    del loaders
+
+
+def test_small_images_at_the_default_size(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+    photos = tmp_path / "photos"
+    for number in range(12):
+        file = photos / "abc"[number % 3] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (32, 30), (number * 9, 0, 0)).save(file)
+    data = tmp_path / "data"
+    fastpipe.pack(photos, data)
+    fastpipe.loader(data, 4, size=224).close()
+    assert log.text == ""
+    with fastpipe.loader(data, 4) as loader:
+        assert next(iter(loader))[0].shape == (4, 3, 224, 224)
+    assert log.text.count("have at most 32 pixels a side, and rows are 224 x 224") == 1
+    assert "Pass size=32 for their own size" in log.text
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        (["left", "right"], "a mirrored 'left' looks like 'right'"),
+        (["TurnLeft", "straight", "TurnRight"], "a mirrored 'TurnLeft' looks like 'turnright'"),
+        (["left", "up"], ""),
+        (["bright", "dark"], ""),
+    ],
+)
+def test_classes_that_are_mirror_images(
+    tmp_path: Path, log: pytest.LogCaptureFixture, classes: list[str], words: str
+) -> None:
+    photos = tmp_path / "photos"
+    for number, name in enumerate(classes * 4):
+        (photos / name).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (30, 40), (number * 9, 0, 0)).save(photos / name / f"{number}.png")
+    data = tmp_path / "data"
+    fastpipe.pack(photos, data)
+    log.clear()
+    loader_of(data, hflip=True).close()
+    loader_of(data, hflip=False).close()
+    loader_of(data, train=False).close()
+    assert log.text == ""
+    loader_of(data).close()
+    assert words in log.text
+    assert ("Pass hflip=False" in log.text) == bool(words)
