@@ -14,6 +14,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from fastpipe import distribution as _distribution
+from fastpipe import last_resort as _last_resort
 
 # "as" says to type checkers that a name is public.
 from fastpipe.errors import ClusterError as ClusterError
@@ -79,6 +80,8 @@ if _conflict:
     import warnings
 
     warnings.warn(_conflict, stacklevel=2)
+
+_last_resort.add_handler()
 
 __version__ = "0.1.0"
 
