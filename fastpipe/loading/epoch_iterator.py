@@ -12,11 +12,12 @@ from fastpipe.device.transfer import Batch
 from fastpipe.errors import EngineError
 from fastpipe.loading import programs
 from fastpipe.loading.epoch_sequence import EpochSequence
+from fastpipe.loading.epoch_watch import EpochWatch
 from fastpipe.loading.evaluated_on_training import note_epoch
 from fastpipe.loading.in_turn import note_turn
 from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.loading.state import Position
-from fastpipe.loading.trained_in_order import OrderedEpoch, count_batch
+from fastpipe.loading.trained_in_order import count_batch
 from fastpipe.loading.uncompiled import uncompiled
 
 # A shorter time is that of a look whether the device is ready, which does not hold the loop back.
@@ -49,7 +50,7 @@ class EpochIterator:
         self._has_ended = False
         self._num_loaded = epochs.num_loaded  # states, when the epoch began
         self._num_begun = epochs.num_begun  # epochs, when this one had begun
-        self._ordered: OrderedEpoch | None = None
+        self._watches: list[EpochWatch] = []
 
     def __iter__(self) -> EpochIterator:
         if self._has_ended:
@@ -92,7 +93,10 @@ class EpochIterator:
                 self._prefetcher = prefetcher
                 self._num_loaded = self._epochs.num_loaded
                 self._num_begun = self._epochs.num_begun
-                self._ordered = OrderedEpoch(prefetcher.recipe)
+                self._watches = self._epochs.watches
+            else:
+                for watch in self._watches:
+                    watch.come_back()
             if torch.is_grad_enabled():
                 self._epochs.has_had_gradients = True
             if len(self._prefetcher) == 0:
@@ -151,8 +155,8 @@ class EpochIterator:
             programs.warn_replaced(self._epochs.maker.stats, prefetcher.recipe)
             self._epochs.count_end(prefetcher.start, prefetcher.recipe)
             note_epoch(prefetcher.recipe)
-            if self._ordered is not None:
-                self._ordered.end(self._position.batches - prefetcher.start.batches)
+            for watch in self._watches:
+                watch.end(self._position.batches - prefetcher.start.batches)
         self._has_ended = True
         programs.warn_cycled(self, self._epochs)
         programs.warn_repeated_rows(prefetcher.num_unmarked_repeats, prefetcher.recipe)

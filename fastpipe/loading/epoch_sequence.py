@@ -13,9 +13,13 @@ from fastpipe.errors import FastpipeError, whole
 from fastpipe.loading import programs
 from fastpipe.loading.agreement import Agreement
 from fastpipe.loading.batch_maker import BatchMaker
+from fastpipe.loading.epoch_watch import EpochWatch
 from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.loading.recipes import RecipeResolver
+from fastpipe.loading.skipped_twice import ResumedEpoch
 from fastpipe.loading.state import Position
+from fastpipe.loading.trained_again import FirstEpoch
+from fastpipe.loading.trained_in_order import OrderedEpoch
 from fastpipe.plan.epoch_batches import check_batches, num_batches
 from fastpipe.plan.recipe import Recipe
 
@@ -68,6 +72,7 @@ class EpochSequence:
         )
         # Of the epoch that continued at a loaded position: where it continued, and where it stands.
         self._resumed: tuple[Position, Position] | None = None
+        self.watches: list[EpochWatch] = []  # of the epoch that was begun last
         self._last_end: int | None = None  # the epoch that was gone through last
         self._num_same_ends = 0  # how often in a row it was
         self._num_short = 0  # epochs in a row that ended with their first batch
@@ -179,12 +184,26 @@ class EpochSequence:
         self.position = replace(start)
         is_resumed = start.batches > 0 and start == self._loaded
         self._resumed = (start, self.position) if is_resumed else None
+        self.watches = self._make_watches(recipe, start, is_first=is_first)
         self._prefetching_position = None if is_first else self.position
         self.next = Position(start.epoch + 1)
         self.maker.stats.epoch = start.epoch
         self.num_begun += 1
         self._newest = weakref.ref(prefetcher)
         return prefetcher
+
+    def _make_watches(
+        self, recipe: Recipe, start: Position, *, is_first: bool
+    ) -> list[EpochWatch]:
+        """What watches the epoch that begins at `start`; `is_first`: of this loader."""
+        watches: list[EpochWatch] = [OrderedEpoch(recipe)]
+        if not recipe.shuffle:
+            return watches
+        if self._resumed is not None:
+            watches.append(ResumedEpoch(start.batches))
+        elif is_first and not self._was_placed:
+            watches.append(FirstEpoch(recipe))
+        return watches
 
     def find_newer(self, prefetcher: Prefetcher) -> Prefetcher | None:
         """The epoch that began last, if it is not this one and its iterator still wants batches."""

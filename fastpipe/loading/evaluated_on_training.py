@@ -8,31 +8,23 @@ log says it only where the program evaluates again and again on nothing else.
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
 
 import torch
 
 from fastpipe.errors import format_count
+from fastpipe.loading.samples_of_epoch import Samples, samples_of
 from fastpipe.plan.content import Content
 from fastpipe.plan.recipe import Recipe
 
 _LOG = logging.getLogger("fastpipe")
-_MAX_SAMPLES_COMPARED = 1 << 21
 _NUM_ROUNDS = 2  # of training and evaluation in turn
-
-
-class _Samples(NamedTuple):
-    """Which samples of which dataset an epoch has read."""
-
-    dataset: str  # the hash of its content
-    part: int | None  # a hash of the numbers of its samples; None: all of them
 
 
 class _Rounds:
     """The epochs of this process."""
 
     def __init__(self) -> None:
-        self.trained_on: set[_Samples] = set()
+        self.trained_on: set[Samples] = set()
         self.num_evaluations = (
             0  # of samples that were trained on since the evaluation before
         )
@@ -47,7 +39,7 @@ def note_epoch(recipe: Recipe) -> None:
     """Notes that a program has gone through an epoch; logs it if it validates on its training data."""
     if _rounds.is_over:
         return
-    samples = _samples_of(recipe.content)
+    samples = samples_of(recipe.content)
     is_random = bool(recipe.shuffle or recipe.crop.is_random or recipe.picks)
     if torch.is_grad_enabled():
         if samples is not None and is_random:
@@ -68,17 +60,7 @@ def note_epoch(recipe: Recipe) -> None:
         _warn(recipe.content)
 
 
-def _samples_of(content: Content) -> _Samples | None:
-    """None: a dataset has too many samples for a comparison."""
-    dataset = content.index.content
-    if content.samples is None:
-        return _Samples(dataset, None)
-    if len(content.samples) > _MAX_SAMPLES_COMPARED:
-        return None
-    return _Samples(dataset, hash(content.samples.tobytes()))
-
-
-def _are_trained_on(samples: _Samples) -> bool:
+def _are_trained_on(samples: Samples) -> bool:
     """Whether the training has read the same part of a dataset, or one of both has read all of it."""
     for trained in _rounds.trained_on:
         if trained.dataset != samples.dataset:

@@ -268,7 +268,7 @@ def loader(
     if shuffle is not None:
         shuffled = flag("shuffle", shuffle)
     has_size = size is not None or size_choices is not None or views is not None
-    if not has_size:
+    if size is None and size_choices is None:
         size = _DEFAULT_SIZE
     whole_images = parse_whole_images(size, size_choices, crop, train=train)
     buckets = whole_images if isinstance(whole_images, Buckets) else None

@@ -30,8 +30,9 @@ from fastpipe.errors import ConfigError, PackError
 from fastpipe.loading import classes as of_loading
 from fastpipe.loading import (
     evaluated_on_training,
+    optimizer_steps,
     programs,
-    trained_in_order,
+    trained_again,
 )
 
 
@@ -44,7 +45,8 @@ def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "_looked_at", [])
     monkeypatch.setattr(programs, "names_read", set())
     monkeypatch.setattr(image_batch, "names_read", programs.names_read)
-    monkeypatch.setattr(trained_in_order, "_num_looks", 0)
+    optimizer_steps.forget_looks()
+    monkeypatch.setattr(trained_again, "_trained", set())
     monkeypatch.setattr(programs, "_first_epochs", Counter())
     monkeypatch.setattr(evaluated_on_training, "_rounds", evaluated_on_training._Rounds())
     monkeypatch.setattr(other_order, "_read", set())
@@ -1381,3 +1383,78 @@ def test_classes_that_are_mirror_images(
     loader_of(data).close()
     assert words in log.text
     assert ("Pass hflip=False" in log.text) == bool(words)
+
+
+class Training:
+    """A parameter, and steps of an optimizer that has a state after the first one."""
+
+    def __init__(self) -> None:
+        self.weight = torch.nn.Parameter(torch.ones(1))
+        self.optimizer = torch.optim.SGD([self.weight], lr=0.1, momentum=0.9)
+
+    def step(self) -> None:
+        self.optimizer.zero_grad()
+        self.weight.square().sum().backward()
+        self.optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("num_skipped", "is_named"), [(0, False), (1, False), (2, True), (3, False)]
+)
+def test_batches_that_a_state_has_left_out_are_skipped_again(
+    flat: Path, log: pytest.LogCaptureFixture, num_skipped: int, is_named: bool
+) -> None:
+    training = Training()
+    with loader_of(flat) as loader:
+        batches = iter(loader)
+        next(batches), next(batches)
+        state = loader.state_dict()
+    with loader_of(flat) as loader:
+        loader.load_state_dict(state)
+        for step, _batch in enumerate(loader):
+            if step >= num_skipped:
+                training.step()
+    assert ("2 batches went by without a step of the optimizer" in log.text) == is_named
+
+
+def test_gradients_that_are_accumulated_after_a_state(
+    flat: Path, log: pytest.LogCaptureFixture
+) -> None:
+    training = Training()
+    with loader_of(flat) as loader:
+        batches = iter(loader)
+        next(batches), next(batches)
+        state = loader.state_dict()
+    with loader_of(flat) as loader:
+        loader.load_state_dict(state)
+        for step, _batch in enumerate(loader, 1):
+            training.weight.square().sum().backward()
+            if step % 2 == 0:
+                training.optimizer.step()
+                training.optimizer.zero_grad()
+    assert log.text == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "has_new_optimizer", "is_named"),
+    [({}, False, True), ({"seed": 1}, False, False), ({}, True, False)],
+)
+def test_a_second_loader_begins_with_the_first_epoch(
+    flat: Path,
+    log: pytest.LogCaptureFixture,
+    options: dict[str, int],
+    has_new_optimizer: bool,
+    is_named: bool,
+) -> None:
+    training = Training()
+    with loader_of(flat) as loader:
+        for _ in range(2):
+            for _batch in loader:
+                training.step()
+    if has_new_optimizer:
+        training = Training()
+    with loader_of(flat, **options) as second:
+        for _batch in second:
+            training.step()
+    words = f"SGD has trained on {flat} before, with an earlier loader of seed=0"
+    assert (words in log.text) == is_named

@@ -249,7 +249,7 @@ SMALL = (
             "views": [fastpipe.View(24), fastpipe.View(25, crop=fastpipe.RandomCrop())],
             "crop": None,
         },
-        {"size": 224, "size_choices": [20, 25]},
+        {"size": None, "size_choices": [20, 25]},
     ],
     ids=lambda options: ", ".join(options),
 )

@@ -481,7 +481,7 @@ def test_what_does_not_go_with_objects(objects: Path) -> None:
         {"epoch_size": 9},
         {"partition": 2},
         {"views": 2},
-        {"size": 224, "size_choices": [16, 24]},
+        {"size": None, "size_choices": [16, 24]},
         {"size": lambda epoch: 16},
         {"on_error": "replace"},
     ]

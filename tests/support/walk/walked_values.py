@@ -68,7 +68,7 @@ OBJECT_CROPS = (
 )
 WRONG = table("""
 batch_size: 0 ; -1 ; 2.5 ; '8' ; True ; None ; float('nan') ; [4]
-size: 0 ; -3 ; '16' ; (8,) ; (8, 8, 8) ; (8, 0) ; 1.5 ; None ; True ; lambda epoch: 0 ; lambda epoch: 'x' ;
+size: 0 ; -3 ; '16' ; (8,) ; (8, 8, 8) ; (8, 0) ; 1.5 ; True ; lambda epoch: 0 ; lambda epoch: 'x' ;
     fastpipe.Buckets ; fastpipe.Buckets(area=0) ; fastpipe.Buckets(area=9, min_size=9) ;
     fastpipe.Buckets(size_divisible=0) ; fastpipe.Buckets(min_size=20, max_size=10) ;
     fastpipe.Buckets(max_size='9') ; fastpipe.Buckets(sizes=[9], area=9) ; fastpipe.Buckets(sizes=[]) ;

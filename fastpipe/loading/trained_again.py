@@ -1,0 +1,65 @@
+"""Loaders of one dataset with one seed, and the optimizers -> a warning if an epoch is trained twice.
+
+A program that makes a second loader for a second phase of a training, of another size say, gets the
+order, crops and flips of epoch 0 again. Nothing fails. A search over options or folds, which begins
+with a new optimizer each time, means it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from fastpipe.loading.epoch_watch import EpochWatch
+from fastpipe.loading.optimizer_steps import Parameter, look_at_optimizers
+from fastpipe.loading.samples_of_epoch import Samples, samples_of
+from fastpipe.plan.partition import Ranks
+from fastpipe.plan.recipe import Recipe
+from fastpipe.warnings_once import warn_once
+
+
+class _Order(NamedTuple):
+    """What decides the order of samples in an epoch, but for its number."""
+
+    samples: Samples
+    seed: int
+    ranks: Ranks
+
+
+_trained: set[_Order] = set()  # of loaders that have given an epoch for training
+
+
+class FirstEpoch(EpochWatch):
+    """Sees whether an optimizer that has trained before trains on epoch 0 of another loader."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._path = recipe.content.index.path
+        self._order: _Order | None = None
+        self._parameters: list[Parameter] = []
+        samples = samples_of(recipe.content)
+        if samples is None:
+            return
+        self._order = _Order(samples, recipe.seed, recipe.ranks)
+        if self._order in _trained:
+            for parameter in look_at_optimizers("training again"):
+                if parameter.has_state:
+                    self._parameters.append(parameter)
+
+    def end(self, num_batches: int) -> None:
+        """Notes the epoch; logs it if such an optimizer has made steps."""
+        if self._order is None:
+            return
+        if torch.is_grad_enabled():
+            _trained.add(self._order)
+        for parameter in self._parameters:
+            if parameter.is_written:
+                warn_once(
+                    f"trained again {self._order}",
+                    f"{parameter.optimizer} has trained on {self._path} before, with an earlier loader of "
+                    f"seed={self._order.seed}, and this loader has begun with epoch 0 again: its order, "
+                    "crops and flips are those of the first epoch. Call loader.set_epoch(epoch) with the "
+                    "number of the epoch in the whole training, or pass another seed=; loader.set_size "
+                    "changes the size of a loader",
+                )
+                return
