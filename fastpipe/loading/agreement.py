@@ -46,6 +46,7 @@ import torch
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError
+from fastpipe.loading.caches_of_ranks import caches_of, warn_of_other_cache
 from fastpipe.loading.state import Position, epoch_facts
 from fastpipe.plan.recipe import Recipe
 
@@ -103,9 +104,15 @@ class _ReadEpoch(NamedTuple):
     if_alone: str  # what to log if no other rank has begun it
     ended: float  # monotonic
     rank: int
+    elsewhere_key: str  # in the store, once ranks were found in different epochs
 
     def is_alone(self) -> bool:
-        """Whether no other rank has begun it so far. False if the store cannot be reached."""
+        """Whether no other rank has begun it so far. False if the store cannot be reached.
+
+        Ranks in different epochs read each of them alone, which another warning names.
+        """
+        if _has_value(self.store, self.elsewhere_key):
+            return False
         return _count_ranks(self.store, self.key) == 1
 
 
@@ -147,6 +154,12 @@ class Agreement:
         if first is not None and first["facts"] != facts:
             _refuse_on_all(store, key, self._describe_difference(mine, first, epoch))
         self._check_rank(store, key, ranks.rank, epoch)
+        for cache, folder in caches_of(self._data):
+            first_folder = _first_value(
+                store, f"{self._key_of_loader()}/{cache}", folder
+            )
+            if first_folder:
+                warn_of_other_cache(cache, folder, first_folder)
         with suppress(RuntimeError):
             store.add(f"{key}/ranks", 1)
         # A rank may begin an epoch several times; the other ranks then do so, too.
@@ -183,14 +196,8 @@ class Agreement:
         if store is None:
             return
         key = f"{self._key}/differs"
-        message = ""
-        try:
-            if store.check([key]):
-                message = store.get(key).decode()
-        except RuntimeError:  # the process that has the store may have ended
-            return
-        if message:
-            raise ConfigError(message)
+        if _has_value(store, key):
+            raise ConfigError(store.get(key).decode())
         if self._counts_epoch and (is_end or batches >= _MIN_BATCHES):
             self._counts_epoch = False
             self._compare_epochs(store, recipe)
@@ -202,7 +209,9 @@ class Agreement:
             if_alone = self._describe_alone(recipe)
             now_s = time.monotonic()
             rank = recipe.ranks.rank
-            epoch = _ReadEpoch(store, self._key, if_alone, now_s, rank)
+            epoch = _ReadEpoch(
+                store, self._key, if_alone, now_s, rank, self._elsewhere_key
+            )
             if not epoch.is_alone():
                 return
             # Ranks that train in step begin an evaluation together.
@@ -228,8 +237,10 @@ class Agreement:
         place = _describe_start(self._start)
         first = _first_value(store, key, f"{rank} {place}")
         other_rank, _, other_place = first.partition(" ")
-        if other_place in ("", place):
+        if other_place in ("", place) or _has_value(store, self._elsewhere_key):
             return
+        with suppress(RuntimeError):
+            store.set(self._elsewhere_key, "1")
         _LOG.warning(
             "%s: rank %s reads %s while rank %d reads %s, so some samples come twice, and others not "
             "at all. Has one rank alone looked at a batch, or called set_epoch or load_state_dict? Call "
@@ -248,6 +259,11 @@ class Agreement:
                 self._turn = _turns[self.line]
                 _turns[self.line] += 1
         return f"fastpipe/{self.line}/{self._turn}"
+
+    @property
+    def _elsewhere_key(self) -> str:
+        """The key in the store that says that ranks are in different epochs of this loader."""
+        return f"{self._key_of_loader()}/elsewhere"
 
     def _describe_difference(
         self, mine: dict[str, Any], first: dict[str, Any], epoch: int
@@ -320,6 +336,14 @@ def _first_value(store: Any, key: str, mine: str) -> str:
         return str(store.compare_set(key, "", mine).decode())
     except RuntimeError:  # the process that has the store may have ended
         return ""
+
+
+def _has_value(store: Any, key: str) -> bool:
+    """Whether a rank has written a value; False if the store cannot be reached."""
+    try:
+        return bool(store.check([key]))
+    except RuntimeError:  # the process that has the store may have ended
+        return False
 
 
 def _refuse_on_all(store: Any, key: str, message: str) -> NoReturn:

@@ -48,6 +48,8 @@ class RankResolver:
             if isinstance(rank, str) or isinstance(world_size, str):
                 hint = 'variables of the environment are texts: int(os.environ["RANK"])'
             count = whole("world_size", world_size, least=1, most=2**20, hint=hint)
+            if rank == count and not isinstance(rank, bool):
+                hint = f"ranks are numbered from 0, so the last one is {count - 1}: rank=number - 1"
             number = whole("rank", rank, least=0, most=count - 1, hint=hint)
             self._given = Ranks(number, count)
         elif worker is not None:
@@ -129,8 +131,14 @@ class RankResolver:
                 f"fastpipe.loader(..., rank={connected.rank}, "
                 f"world_size={connected.world_size}): the launcher numbers this process "
                 f"otherwise ({variables}). If two processes have one rank, their samples come "
-                'twice, and others not at all. Pass rank=int(os.environ["RANK"])'
+                "twice, and others not at all. "
             )
+            if torch.distributed.is_available() and torch.distributed.is_initialized():
+                message += (
+                    "Leave rank= and world_size= out: torch.distributed knows them"
+                )
+            else:
+                message += 'Pass rank=int(os.environ["RANK"])'
         if message:
             warn_once(message, message)
 

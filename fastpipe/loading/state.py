@@ -176,7 +176,7 @@ def parse_position(
     if changes:
         raise ConfigError(
             "load_state_dict: the state belongs to another order of the samples: "
-            f"{', '.join(changes)}. Open the loader with the same options, or start without the "
+            f"{', '.join(changes)}. {_same_batch_size(order, current, recipe)}, or start without the "
             f"state. {_how_to_go_on(state)}"
         )
     # A state may also be saved after the last batch.
@@ -184,6 +184,21 @@ def parse_position(
     most = num_batches(recipe, epoch)
     batches = whole("load_state_dict: batches", batches, least=0, most=most)
     return Position(epoch, batches)
+
+
+def _same_batch_size(
+    before: Mapping[str, Any], now: Mapping[str, Any], recipe: Recipe
+) -> str:
+    """How to open the loader, so that it has the order of a state."""
+    name = "global_batch_size"
+    world_size = recipe.ranks.world_size
+    total = before.get(name)
+    differs = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    is_size_alone = {*differs} - {RANKS} == {name}
+    if not is_size_alone or not isinstance(total, int) or total % world_size:
+        return "Open the loader with the same options"
+    ranks = format_count(world_size, "rank")
+    return f"On {ranks} open the loader with batch_size={total // world_size}"
 
 
 def _parse_batches(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.remote.range_server import RangeServer
 from torch._C._distributed_c10d import HashStore
 
 import fastpipe
@@ -205,8 +206,31 @@ def test_ranks_in_different_epochs_are_logged(
     ranks.become(1)
     ids(loaders[1])
     assert "rank 0 reads epoch 1 while rank 1 reads epoch 0" in caplog.text
+    # It is said once, and rank 0 is not taken for one that evaluates alone.
+    for rank, loader in enumerate(loaders * 2):
+        ranks.become(rank % 2)
+        ids(loader)
+    agreement._warn_at_exit()
+    assert len(caplog.records) == 1
     for loader in loaders:
         loader.close()
+
+
+def test_ranks_with_caches_of_their_own(
+    range_server: RangeServer, tmp_path: Path, ranks: Ranks, caplog: pytest.LogCaptureFixture
+) -> None:
+    def read(folders: list[str]) -> None:
+        for rank, folder in enumerate(folders):
+            ranks.become(rank)
+            data = fastpipe.open(range_server.url, cache_dir=tmp_path / folder)
+            with fastpipe.loader(data, 4, size=8, num_workers=1) as loader:
+                next(iter(loader))
+
+    read(["shared", "shared"])
+    assert caplog.text == ""
+    read(["first", "second"])
+    assert f"ranks of this machine keep {range_server.url} in" in caplog.text
+    assert "Pass one cache_dir= to fastpipe.open on all ranks" in caplog.text
 
 
 def test_a_state_that_one_rank_alone_loads_is_logged(

@@ -51,7 +51,7 @@ def test_arguments_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
             2,
             "rank: expected a whole number, got None; pass rank= and world_size=, or neither",
         ),
-        (2, 2, "rank: expected 0 to 1, got 2"),
+        (2, 2, "rank: expected 0 to 1, got 2; ranks are numbered from 0, so the last one is 1"),
         (-1, 2, "rank: expected 0 to 1"),
         (0, 0, "world_size: expected 1 to"),
         ("0", 2, "rank: expected a whole number"),
@@ -196,9 +196,12 @@ def test_a_state_that_no_number_of_processes_fits_is_refused_at_once(
         state = loader.state_dict()
     with (
         fastpipe.loader(flat, batch_size, size=8, num_workers=1, drop_last=False) as loader,
-        pytest.raises(ConfigError, match=f"global_batch_size was 8 and is now {batch_size}"),
+        pytest.raises(
+            ConfigError, match=f"global_batch_size was 8 and is now {batch_size}"
+        ) as refused,
     ):
         loader.load_state_dict(state)
+    assert "On 1 rank open the loader with batch_size=8" in str(refused.value)
 
 
 def test_a_world_that_is_too_large_is_refused_when_an_epoch_begins(
@@ -442,6 +445,7 @@ def test_a_rank_that_contradicts_the_launcher(
         "(RANK=1, WORLD_SIZE=2)"
     )
     assert launched.text.count(words) == 1
+    assert 'Pass rank=int(os.environ["RANK"])' in launched.text
 
 
 @pytest.mark.parametrize(("rank", "world_size"), [(0, "2"), ("0", 2)])
