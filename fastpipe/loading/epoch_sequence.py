@@ -27,7 +27,7 @@ _LOG = logging.getLogger("fastpipe")
 
 # A look at a batch or two is usual; a loop makes more.
 _MANY_SHORT = 8
-_MANY_SAME = 4  # passes through one epoch
+_MANY_SAME = 3  # passes through one epoch
 
 
 class EpochSequence:

@@ -41,12 +41,12 @@ def note_epoch(recipe: Recipe) -> None:
         return
     samples = samples_of(recipe.content)
     is_random = bool(recipe.shuffle or recipe.crop.is_random or recipe.picks)
-    if torch.is_grad_enabled():
-        if samples is not None and is_random:
+    if is_random:
+        if samples is not None and torch.is_grad_enabled():
             _rounds.trained_on.add(samples)
             _rounds.has_trained = True
         return
-    if is_random or not _rounds.trained_on:
+    if not _rounds.trained_on:
         return
     if samples is None or not _are_trained_on(samples):
         # The program has other data for evaluation.

@@ -413,6 +413,8 @@ def loader(
         notices.warn_swapped_size(dataset, size)
         if not has_size:
             notices.warn_small_images(dataset, _DEFAULT_SIZE)
+        if views is None and whole_images is None:
+            notices.warn_shrunk_images(dataset, height_width)
         if hflip is None and not views and recipe.flip:
             notices.warn_mirrored_sides(dataset, with_fields=fields is not None)
         notices.warn_dark_images(dataset, form)

@@ -32,6 +32,11 @@ class Parameter(NamedTuple):
         tensor = self.tensor()
         return tensor is not None and tensor._version != self.version
 
+    def again(self) -> Parameter:
+        """The tensor as it is now."""
+        tensor = self.tensor()
+        return self if tensor is None else self._replace(version=tensor._version)
+
     @property
     def has_gradient(self) -> bool:
         """Whether the tensor has a gradient now."""

@@ -26,7 +26,9 @@ class ResumedEpoch(EpochWatch):
         self._num_skipped = 0
         self._parameters: list[Parameter] = []
         if num_done >= _LEAST_SKIPPED:
-            self._parameters = look_at_optimizers("resuming")
+            for parameter in look_at_optimizers("resuming"):
+                if not parameter.has_gradient:  # else it tells nothing of this epoch
+                    self._parameters.append(parameter)
 
     def come_back(self) -> None:
         """Counts the last batch, or says how many were skipped when training begins."""

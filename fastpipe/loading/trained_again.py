@@ -27,7 +27,8 @@ class _Order(NamedTuple):
     ranks: Ranks
 
 
-_trained: set[_Order] = set()  # of loaders that have given an epoch for training
+# Of loaders that have given an epoch for training: what was trained when it had ended.
+_trained: dict[_Order, list[Parameter]] = {}
 
 
 class FirstEpoch(EpochWatch):
@@ -36,23 +37,19 @@ class FirstEpoch(EpochWatch):
     def __init__(self, recipe: Recipe) -> None:
         self._path = recipe.content.index.path
         self._order: _Order | None = None
-        self._parameters: list[Parameter] = []
+        self._trained: list[Parameter] = []
         samples = samples_of(recipe.content)
         if samples is None:
             return
         self._order = _Order(samples, recipe.seed, recipe.ranks)
-        if self._order in _trained:
-            for parameter in look_at_optimizers("training again"):
-                if parameter.has_state:
-                    self._parameters.append(parameter)
+        # As they are now, after what the program has done since that epoch.
+        self._trained = [each.again() for each in _trained.get(self._order, [])]
 
     def end(self, num_batches: int) -> None:
-        """Notes the epoch; logs it if such an optimizer has made steps."""
-        if self._order is None:
+        """Logs it if what was trained before has been trained again; else notes what was."""
+        if self._order is None or not torch.is_grad_enabled():
             return
-        if torch.is_grad_enabled():
-            _trained.add(self._order)
-        for parameter in self._parameters:
+        for parameter in self._trained:
             if parameter.is_written:
                 warn_once(
                     f"trained again {self._order}",
@@ -63,3 +60,10 @@ class FirstEpoch(EpochWatch):
                     "changes the size of a loader",
                 )
                 return
+        optimized = look_at_optimizers("training again")
+        if optimized:
+            _trained[self._order] = [
+                parameter
+                for parameter in optimized
+                if parameter.has_state or parameter.has_gradient
+            ]

@@ -8,11 +8,13 @@ models.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fastpipe.arrays import Int64s, Uint64s
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import first_names, format_count
 from fastpipe.loading.classes import living_loaders
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 
 _MAX_SAMPLES_COMPARED = 1 << 21
 _MAX_CLASSES_SHOWN = 3
+_MANY_TIMES = 2  # so many times as many pixels a side
+_DEFAULT_SIZE = (224, 224)
+_MAX_PICTURES_COMPARED = 4096
+_LEAST_COPIED = 2  # pictures
+_SHARE_COPIED = (
+    0.05  # of the pictures that were compared; some photos are in a dataset twice
+)
 _FEW_TIMES = 2  # so many times as many samples for evaluation
 
 
@@ -41,7 +50,10 @@ def _describe_differences(training: Loader, evaluation: Loader) -> Iterator[str]
     is_same = training.dataset.index.content == evaluation.dataset.index.content
     if not common and not is_same:
         return
-    overlap = _describe_overlap(training.dataset, evaluation.dataset)
+    if is_same:
+        overlap = _describe_overlap(training.dataset, evaluation.dataset)
+    else:
+        overlap = _describe_copies(training.dataset, evaluation.dataset)
     if overlap is not None:
         yield overlap
     elif is_same:
@@ -52,6 +64,9 @@ def _describe_differences(training: Loader, evaluation: Loader) -> Iterator[str]
         normalising = _describe_normalising(training, evaluation)
         if normalising is not None:
             yield normalising
+        sizes = _describe_sizes(training, evaluation)
+        if sizes is not None:
+            yield sizes
 
 
 def _describe_overlap(training: Dataset, evaluation: Dataset) -> str | None:
@@ -59,8 +74,6 @@ def _describe_overlap(training: Dataset, evaluation: Dataset) -> str | None:
 
     Who evaluates on all samples, or trains on all of them, knows it.
     """
-    if training.index.content != evaluation.index.content:
-        return None
     training_samples = training.content.samples
     evaluation_samples = evaluation.content.samples
     if training_samples is None or evaluation_samples is None:
@@ -78,6 +91,59 @@ def _describe_overlap(training: Dataset, evaluation: Dataset) -> str | None:
         f"{count:,} of the {samples} for evaluation are also among those for training: both are parts "
         f"of {training.path}. take(0.2) is a part of take(0.8). To divide a dataset: train, val = "
         "data.fold(0, of=5)"
+    )
+
+
+def _describe_copies(training: Dataset, evaluation: Dataset) -> str | None:
+    """Says that two datasets have the same pictures, as where files were copied and not moved."""
+    if not training.index.packed or not evaluation.index.packed:
+        return None  # a scan may not know the pictures
+    num_training = len(training)
+    num_evaluation = len(evaluation)
+    if num_training > _MAX_SAMPLES_COMPARED or not num_evaluation:
+        return None
+    step = math.ceil(num_evaluation / _MAX_PICTURES_COMPARED)
+    evaluation_ids = np.arange(0, num_evaluation, step, dtype=np.int64)
+    training_ids = np.arange(num_training, dtype=np.int64)
+    pictures = _identities(evaluation, evaluation_ids)
+    is_copied = np.isin(pictures, _identities(training, training_ids))
+    num_copied = int(is_copied.sum())
+    if num_copied < max(_LEAST_COPIED, _SHARE_COPIED * len(pictures)):
+        return None
+    compared = format_count(len(pictures), "image")
+    return (
+        f"{num_copied:,} of {compared} of {evaluation.path}, for evaluation, are in the data for training, "
+        f"{training.path}, too, so its figures show how well the model remembers them. "
+        f"fastpipe.duplicates({str(training.path)!r}, {str(evaluation.path)!r}) lists them"
+    )
+
+
+def _identities(data: Dataset, ids: Int64s) -> Uint64s:
+    """(n,) a hash of the file of each sample's picture."""
+    numbers = data.content.numbers(ids)
+    return data.index.hashes(numbers, "identity")
+
+
+def _describe_sizes(training: Loader, evaluation: Loader) -> str | None:
+    """Says that one of two loaders has a size, and the other one the default, which is far from it."""
+    sizes = []
+    for loader in (training, evaluation):
+        recipe = loader.recipe
+        if recipe.sizes is not None or recipe.crop.has_own_sizes or recipe.other_views:
+            return None
+        sizes.append(recipe.size)
+    if _DEFAULT_SIZE not in sizes:
+        return None
+    training_side = max(sizes[0])
+    evaluation_side = max(sizes[1])
+    larger = max(training_side, evaluation_side)
+    if larger < _MANY_TIMES * min(training_side, evaluation_side):
+        return None
+    names = [f"{height} x {width}" for height, width in sizes]
+    return (
+        f"images for training are {names[0]}, and those for evaluation {names[1]}; 224 x 224 is the "
+        "default of size=. A model sees objects of another size than it has learned from. Pass the same "
+        "size= to both"
     )
 
 

@@ -46,7 +46,7 @@ def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "names_read", set())
     monkeypatch.setattr(image_batch, "names_read", programs.names_read)
     optimizer_steps.forget_looks()
-    monkeypatch.setattr(trained_again, "_trained", set())
+    monkeypatch.setattr(trained_again, "_trained", {})
     monkeypatch.setattr(programs, "_first_epochs", Counter())
     monkeypatch.setattr(evaluated_on_training, "_rounds", evaluated_on_training._Rounds())
     monkeypatch.setattr(other_order, "_read", set())
@@ -1184,9 +1184,13 @@ def test_a_size_of_width_and_height(tmp_path: Path, log: pytest.LogCaptureFixtur
 
 
 def test_one_epoch_again_and_again(flat: Path, log: pytest.LogCaptureFixture) -> None:
-    with loader_of(flat) as loader, loader_of(flat, train=False) as evaluation:
+    training_data, validation_data = fastpipe.open(flat).fold(0, of=4)
+    with (
+        loader_of(training_data) as loader,
+        loader_of(validation_data, train=False) as evaluation,
+    ):
         for epoch in range(6):
-            loader.set_epoch(epoch // 3)
+            loader.set_epoch(epoch // 2)
             evaluation.set_epoch(0)
             list(loader)
             list(evaluation)
@@ -1194,7 +1198,7 @@ def test_one_epoch_again_and_again(flat: Path, log: pytest.LogCaptureFixture) ->
         for _ in range(6):
             loader.set_epoch(1)
             list(loader)
-    assert log.text.count("epoch 1 was gone through 4 times in a row") == 1
+    assert log.text.count("epoch 1 was gone through 3 times in a row") == 1
 
 
 def test_many_rows_that_were_replaced(
@@ -1218,10 +1222,11 @@ def test_training_in_the_order_of_an_evaluation(flat: Path, log: pytest.LogCaptu
         weight.sum().backward()
         optimizer.step()
 
+    training_data, validation_data = fastpipe.open(flat).fold(0, of=2)
     with (
-        loader_of(flat) as train,
-        loader_of(flat, train=False) as val,
-        loader_of(flat, train=False, shuffle=True) as shuffled,
+        loader_of(training_data) as train,
+        loader_of(validation_data, train=False) as val,
+        loader_of(training_data, train=False, shuffle=True, seed=1) as shuffled,
     ):
         for _ in range(2):
             for loader in (train, shuffled):
@@ -1386,11 +1391,11 @@ def test_classes_that_are_mirror_images(
 
 
 class Training:
-    """A parameter, and steps of an optimizer that has a state after the first one."""
+    """A parameter, and steps of an optimizer that has a state after the first one, with momentum."""
 
-    def __init__(self) -> None:
+    def __init__(self, momentum: float = 0.9) -> None:
         self.weight = torch.nn.Parameter(torch.ones(1))
-        self.optimizer = torch.optim.SGD([self.weight], lr=0.1, momentum=0.9)
+        self.optimizer = torch.optim.SGD([self.weight], lr=0.1, momentum=momentum)
 
     def step(self) -> None:
         self.optimizer.zero_grad()
@@ -1435,6 +1440,7 @@ def test_gradients_that_are_accumulated_after_a_state(
     assert log.text == ""
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize(
     ("options", "has_new_optimizer", "is_named"),
     [({}, False, True), ({"seed": 1}, False, False), ({}, True, False)],
@@ -1445,16 +1451,98 @@ def test_a_second_loader_begins_with_the_first_epoch(
     options: dict[str, int],
     has_new_optimizer: bool,
     is_named: bool,
+    momentum: float,
 ) -> None:
-    training = Training()
+    training = Training(momentum)
     with loader_of(flat) as loader:
         for _ in range(2):
             for _batch in loader:
                 training.step()
     if has_new_optimizer:
-        training = Training()
+        training = Training(momentum)
     with loader_of(flat, **options) as second:
         for _batch in second:
             training.step()
     words = f"SGD has trained on {flat} before, with an earlier loader of seed=0"
     assert (words in log.text) == is_named
+
+
+def pack_pictures(
+    folder: Path, classes: list[str], shape: tuple[int, ...], seed: int = 0, **options: Any
+) -> Path:
+    """Packs noise of a shape: two pictures of each class. Returns the dataset's folder."""
+    random = np.random.default_rng(seed)
+    for number, name in enumerate(classes * 2):
+        file = folder / "photos" / name / f"{seed}-{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 255, shape, dtype=np.uint8)).save(file)
+    fastpipe.pack(folder / "photos", folder / "data", **options)
+    return folder / "data"
+
+
+@pytest.mark.parametrize(
+    ("classes", "shape", "is_named"),
+    [
+        ([*"0123456789"], (20, 20), True),
+        ([*"0123456789"], (20, 20, 3), False),
+        ([*"ABCDEFGHIJKL"], (20, 20, 3), True),
+        ([*"abc"], (20, 20), False),
+    ],
+)
+def test_characters_are_mirrored(
+    tmp_path: Path,
+    log: pytest.LogCaptureFixture,
+    classes: list[str],
+    shape: tuple[int, ...],
+    is_named: bool,
+) -> None:
+    data = pack_pictures(tmp_path, classes, shape)
+    log.clear()
+    loader_of(data, hflip=False).close()
+    assert log.text == ""
+    loader_of(data).close()
+    assert ("look like characters" in log.text) == is_named
+
+
+def test_images_that_were_shrunk_below_the_size(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    data = pack_pictures(tmp_path, [*"abc"], (60, 50, 3), max_size=40)
+    log.clear()
+    fastpipe.loader(data, 4, size=40).close()
+    assert log.text == ""
+    fastpipe.loader(data, 4, size=(48, 30)).close()
+    assert "was packed with max_size=40, so no side of an image is longer" in log.text
+
+
+def test_photos_of_the_validation_are_also_in_the_training(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    classes = [*"abcdefgh"]
+    training_data = pack_pictures(tmp_path / "train", classes, (20, 20, 3))
+    other_data = pack_pictures(tmp_path / "other", classes, (20, 20, 3), seed=1)
+    copied = tmp_path / "copied" / "photos"
+    shutil.copytree(tmp_path / "other" / "photos", copied)
+    for number in range(3):
+        shutil.copy(
+            tmp_path / f"train/photos/a/0-{number * 8 % 16}.png", copied / f"a/{number}.png"
+        )
+    fastpipe.pack(copied, tmp_path / "copied" / "data")
+    log.clear()
+    training = loader_of(training_data)
+    other = loader_of(other_data, train=False)
+    assert log.text == ""
+    validation = loader_of(tmp_path / "copied" / "data", train=False)
+    assert "3 of 19 images of" in log.text
+    assert "are in the data for training" in log.text
+    del training, other, validation
+
+
+def test_a_size_that_only_one_of_two_loaders_has(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    training = loader_of(flat)
+    validation = loader_of(flat, train=False)
+    assert log.text == ""
+    other = fastpipe.loader(flat, 4, size=224, train=False)
+    words = "images for training are 8 x 8, and those for evaluation 224 x 224"
+    assert log.text.count(words) == 1
+    del training, validation, other

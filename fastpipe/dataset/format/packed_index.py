@@ -171,6 +171,9 @@ class PackedIndex(Index):
             self.lineage = xxhash.xxh3_64_hexdigest(first_pack.encode())
         shuffles = [pack["options"].get("shuffle") is True for pack in packs]
         self.is_shuffled = bool(shuffles) and all(shuffles)
+        longest_sides = [pack["options"].get("max_size") for pack in packs]
+        if longest_sides and None not in longest_sides:
+            self.max_size = max(count(side) for side in longest_sides)
         packed_limits = []
         for pack in packs:
             pack_limit = pack["options"].get("max_pixels", 0)

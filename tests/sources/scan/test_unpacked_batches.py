@@ -227,7 +227,7 @@ def test_the_log_says_once_what_packing_gains(
     root = shutil.copytree(mixed, tmp_path / "photos")
     (root / "ant" / "new.jpg").write_bytes((root / "ant" / "00.jpg").read_bytes())
     for _ in range(2):
-        fastpipe.loader(root, 4).close()
+        fastpipe.loader(root, 4, size=8).close()
     left_out, alpha, gains, dark = (record.getMessage() for record in caplog.records)
     assert f"{len(bad_files())} files are left out" in left_out
     assert "/cut.jpg: truncated JPEG" in left_out
