@@ -13,11 +13,13 @@ from fastpipe.device.augment import Augment
 from fastpipe.device.augment.contents import parts_of
 from fastpipe.device.augment.operation import Operation
 from fastpipe.errors import format_count
+from fastpipe.plan.picks import RejectionDraws, SpreadDraws
 from fastpipe.plan.recipe import Recipe
 from fastpipe.sources.folders.splits import is_for_evaluation
 from fastpipe.warnings_once import is_known, warn_once
 
 # Modules of kornia and torchvision that draw, besides those that are called Random.
+_DRAWS = (SpreadDraws, RejectionDraws)  # which may pick a sample again
 _DRAWING_CLASSES = frozenset(
     [
         "AugMix",
@@ -152,6 +154,14 @@ def _warn_other_samples(data: Dataset, recipe: Recipe) -> None:
         return
     num_samples = format_count(len(data), "sample")
     num_rows = recipe.rows(0)
+    if any(isinstance(pick, _DRAWS) for pick in recipe.picks):
+        warn_once(
+            "other samples",
+            f"train=False with sampler=fastpipe.Weighted(...) draws {num_rows:,} times from {num_samples}, so "
+            "some come several times, and others not at all. To evaluate on each sample once, leave sampler= "
+            "out",
+        )
+        return
     num_global = recipe.batch_size * recipe.ranks.world_size
     if data.content.mixed and not isinstance(recipe.epoch_size, int):
         if recipe.crop.budget is None:

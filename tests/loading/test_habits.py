@@ -1546,3 +1546,14 @@ def test_a_size_that_only_one_of_two_loaders_has(flat: Path, log: pytest.LogCapt
     words = "images for training are 8 x 8, and those for evaluation 224 x 224"
     assert log.text.count(words) == 1
     del training, validation, other
+
+
+def test_an_evaluation_that_draws_by_weights(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    weights = np.arange(1.0, FLAT_IMAGES + 1)
+    loader_of(flat, sampler=fastpipe.Weighted(weights)).close()
+    loader_of(flat, train=False, shuffle=True, sampler=fastpipe.Weighted(weights)).close()
+    loader_of(flat, train=False, sampler=[3, 2, 1]).close()
+    assert log.text == ""
+    loader_of(flat, train=False, sampler=fastpipe.Weighted(weights)).close()
+    words = f"train=False with sampler=fastpipe.Weighted(...) draws {FLAT_IMAGES} times from"
+    assert log.text.count(words) == 1
