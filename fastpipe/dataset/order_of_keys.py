@@ -25,8 +25,10 @@ from fastpipe.warnings_once import is_known, remember
 _LEAST_COMPARED = 16
 _MOST_COMPARED = 1_000_000
 _MOST_PAIRS = 10_000_000  # of classes before and after
-_CERTAIN_SHARE = 0.85  # of the samples, whose new labels follow their old ones
-_CLEAR_DIFFERENCE = 0.15
+# See _agreement_of.
+_CERTAIN_AGREEMENT = 0.7
+_CLEAR_DIFFERENCE = 0.2
+_LEAST_BEYOND_CHANCE = 5
 # See _disorder_of.
 _ORDERLY = 0.4
 _RANDOM = 0.8
@@ -67,8 +69,13 @@ def warn_of_values_in_order_of_keys(data: BaseDataset, values: ColumnReader) -> 
         _warn(data, "with_column: these values", call, numbers)
 
 
-def warn_of_weights_in_order_of_keys(data: BaseDataset, weights: Float64s) -> None:
-    """The same for a weight for each sample, if few differ, such as those of classes; once."""
+def warn_of_weights_in_order_of_keys(
+    data: BaseDataset, weights: Float64s, argument: str
+) -> None:
+    """The same for a weight for each sample, if few differ, such as those of classes; once.
+
+    `argument` has the weights, for the message.
+    """
     # Weights may be set anew for each epoch.
     warning = f"weights in the order of keys {data.path}"
     if not _LEAST_COMPARED <= len(data) <= _MOST_COMPARED or is_known(warning):
@@ -77,7 +84,7 @@ def warn_of_weights_in_order_of_keys(data: BaseDataset, weights: Float64s) -> No
     if not 1 < len(distinct) <= len(weights) // 4:
         return
     call = "fastpipe.Weighted({key: value})"
-    if _warn(data, "Weighted: these weights", call, numbers.astype(np.int64)):
+    if _warn(data, f"{argument}: these weights", call, numbers.astype(np.int64)):
         remember(warning)
 
 
@@ -91,13 +98,13 @@ def _warn(data: BaseDataset, subject: str, call: str, values: Int64s) -> bool:
         values: (samples,) numbers from -1 on.
     """
     ids = np.arange(len(data), dtype=np.int64)
-    own_share = 0.0
+    own_agreement = 0.0
     try:
         labels = data.open_column("label").take(ids)
         is_labelled = labels.max() > labels.min()
         if is_labelled:
-            own_share = _share_that_follows(labels, values)
-            if own_share >= _CERTAIN_SHARE:
+            own_agreement = _agreement_of(labels, values)
+            if own_agreement >= _CERTAIN_AGREEMENT + _CLEAR_DIFFERENCE:
                 return False
         elif not _is_shuffled(data) or _disorder_of(values) > _ORDERLY:
             return False
@@ -108,11 +115,9 @@ def _warn(data: BaseDataset, subject: str, call: str, values: Int64s) -> bool:
     order = np.argsort(keys, kind="stable")
     evidence = ""
     if is_labelled:
-        sorted_share = _share_that_follows(labels[order], values)
-        if (
-            sorted_share >= _CERTAIN_SHARE
-            and sorted_share > own_share + _CLEAR_DIFFERENCE
-        ):
+        sorted_agreement = _agreement_of(labels[order], values)
+        is_certain = sorted_agreement >= _CERTAIN_AGREEMENT
+        if is_certain and sorted_agreement > own_agreement + _CLEAR_DIFFERENCE:
             evidence = f"fit the classes of {data.path} in the order of its sorted keys"
     elif _disorder_of(values[order]) >= _RANDOM:
         evidence = f"seem to be in the order of the sorted keys of {data.path}"
@@ -153,6 +158,20 @@ def _disorder_of(values: Int64s) -> float:
 
 def _compressed_bytes(numbers: NDArray[Any]) -> int:
     return len(zlib.compress(numbers.tobytes(), 9))
+
+
+def _agreement_of(labels: Int64s, new_labels: Int64s) -> float:
+    """How far new labels follow the old ones: 1.0, or about 0.0 if they follow them as by chance.
+
+    Where most samples are of one class, most follow it in any order. So the share that follows is
+    compared with that of the same labels in a random order. 0.0, too, where this leaves so few
+    samples that it says nothing.
+    """
+    shuffled = np.random.default_rng(0).permutation(new_labels)
+    chance = _share_that_follows(labels, shuffled)
+    if (1.0 - chance) * len(labels) < _LEAST_BEYOND_CHANCE:
+        return 0.0
+    return (_share_that_follows(labels, new_labels) - chance) / (1.0 - chance)
 
 
 def _share_that_follows(labels: Int64s, new_labels: Int64s) -> float:

@@ -15,6 +15,7 @@ import torch
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.choosing import parse_ids
 from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.order_of_keys import warn_of_weights_in_order_of_keys
 from fastpipe.device.augment.foreign import seeded
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream, key
@@ -52,6 +53,9 @@ def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunc
                 "sample's class, weights[data['label'][:]]; or "
                 "sampler=fastpipe.Weighted(fastpipe.balanced(data))"
             )
+        if not data.content.mixed:
+            weights = sampler.weights.numpy()
+            warn_of_weights_in_order_of_keys(data, weights, "WeightedRandomSampler")
 
     def numbers(epoch: int, rows: int, num_calls: int = 1) -> Int64s:
         seed_of_epoch = key(seed, epoch, Stream.LIST)

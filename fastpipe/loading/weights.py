@@ -114,7 +114,7 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
         check_index(data, "Weighted", weights)
         values = _check_numbers(weights, range(len(data)), "sample", expected)
         if not data.content.mixed:
-            warn_of_weights_in_order_of_keys(data, values)
+            warn_of_weights_in_order_of_keys(data, values, "Weighted")
         return _Weights(values, of_classes=False)
 
     # A mapping is by class name as soon as one of its names is a class.

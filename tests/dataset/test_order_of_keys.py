@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import fastpipe
@@ -106,6 +107,45 @@ def test_weights_in_the_order_of_sorted_keys(
         loader.set_weights(in_order_of_keys)
     assert log.text.count("Weighted: these weights fit the classes") == 1
     assert "Pass them by key: fastpipe.Weighted({key: value})" in log.text
+
+
+@pytest.mark.parametrize("kind", ["Weighted", "WeightedRandomSampler"])
+def test_weights_of_classes_of_which_one_is_frequent(
+    tmp_path: Path, log: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """Most samples have the weight of the frequent class, in any order."""
+    warnings_once.forget_all()
+    labels = {f"ant_{number:02d}": 0 for number in range(70)}
+    labels |= {f"bee_{number:02d}": 1 for number in range(10)}
+    keys = np.random.default_rng(3).permutation(list(labels)).tolist()
+    with fastpipe.Writer(tmp_path / "data", classes=["ant", "bee"]) as writer:
+        for key in keys:
+            writer.add(np.zeros((9, 9, 3), np.uint8), label=labels[key], key=key)
+
+    def open_loader(order: list[str]) -> None:
+        weights = [1 / (10 if labels[key] else 70) for key in order]
+        sampler: Any = fastpipe.Weighted(weights)
+        if kind == "WeightedRandomSampler":
+            sampler = torch.utils.data.WeightedRandomSampler(weights, len(weights))
+        fastpipe.loader(tmp_path / "data", 8, size=8, sampler=sampler).close()
+
+    open_loader(keys)
+    assert log.text == ""
+    open_loader(sorted(keys))
+    assert f"{kind}: these weights fit the classes" in log.text
+
+
+def test_one_sample_of_another_class_says_nothing_of_the_order(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    with fastpipe.Writer(tmp_path / "data", classes=["ant", "bee"]) as writer:
+        for number in range(40):
+            key = f"{39 - number:02d}"
+            writer.add(np.zeros((9, 9, 3), np.uint8), label=int(number == 5), key=key)
+    labels = np.zeros(40, np.int64)
+    labels[34] = 1
+    fastpipe.open(tmp_path / "data").with_labels(labels)
+    assert log.text == ""
 
 
 def test_an_order_that_the_user_chose_is_no_order_of_keys(
