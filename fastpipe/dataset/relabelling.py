@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,8 +20,10 @@ from fastpipe.dataset.by_key import values_by_key
 from fastpipe.dataset.choosing import check_index, suggest_class, to_array
 from fastpipe.dataset.column_values import DerivedColumn, UserColumn, spans
 from fastpipe.dataset.format.layout import NO_LABEL
+from fastpipe.dataset.label_names import number_names
 from fastpipe.dataset.order_of_keys import warn_of_labels_in_order_of_keys
 from fastpipe.dataset.selection import Relabelling, Selection
+from fastpipe.dataset.several_labels import refuse_lists
 from fastpipe.errors import ConfigError, format_count, nearest_name
 
 if TYPE_CHECKING:  # most programs give no classes
@@ -30,7 +31,6 @@ if TYPE_CHECKING:  # most programs give no classes
 
 # A loader's state has the names of classes, or a hash if there are more than these.
 _CLASSES_IN_STATE = 16
-_LOG = logging.getLogger("fastpipe")
 
 # Method -> what to do about samples that a user's {key: value} lacks.
 _MISSING_ADVICE = {
@@ -61,6 +61,7 @@ def parse_user_column(data: BaseDataset, method: str, given: Any) -> UserColumn:
         elif isinstance(given, Mapping):
             given = values_by_key(data, method, given, _MISSING_ADVICE[method])
         check_index(data, method, given)
+        refuse_lists(method, given)
         expected = f"{method}: expected rows of one shape"
         # A copy, since the user may change the array later.
         array = to_array(given, expected).copy()
@@ -279,7 +280,8 @@ def with_user_labels(
                 f"with_labels: expected names of classes, each once, got {classes!r}"
             )
     if column.rows.dtype.kind == "U":
-        column, classes = _labels_of_names(column, classes)
+        numbers, classes = number_names(column.rows.tolist(), classes)
+        column = UserColumn(numbers)
     if classes is None:
         names = data.classes
     else:
@@ -306,43 +308,6 @@ def with_user_labels(
         labels=label_column,
         identity={**selection.identity, "with_labels": digest.hexdigest()},
     )
-
-
-def _labels_of_names(
-    column: UserColumn, classes: Sequence[str] | None
-) -> tuple[UserColumn, Sequence[str]]:
-    """Names of classes, one for each sample -> numbers, and all names."""
-    sample_names = column.rows.tolist()
-    if classes is None:
-        names = sorted(set(sample_names))
-        _warn_of_numbers_as_texts(names)
-    else:
-        names = list(classes)
-    label_by_name = {name: label for label, name in enumerate(names)}
-    for name in sample_names:
-        if name not in label_by_name:
-            raise ConfigError(
-                f"with_labels: expected names of {names[:5]!r}, got {name!r}"
-            )
-    labels = [label_by_name[name] for name in sample_names]
-    return UserColumn(np.array(labels, dtype=np.int64)), names
-
-
-def _warn_of_numbers_as_texts(names: Sequence[str]) -> None:
-    """Says if names are whole numbers in the order of texts, where "10" comes before "2"."""
-    if not all(name.isascii() and name.isdigit() for name in names):
-        return
-    from fastpipe.sources.tables.likely import out_of_place
-
-    moved = out_of_place(names)
-    if moved:
-        _LOG.warning(
-            "with_labels: these labels are whole numbers as texts, and sorted as texts: %r is label "
-            "%d. Pass numbers: [int(label) for label in labels]; or classes= in the order that you "
-            "want",
-            moved[0],
-            names.index(moved[0]),
-        )
 
 
 def _check_labels(column: UserColumn, names: Sequence[str]) -> None:

@@ -154,7 +154,7 @@ VALUES_THAT_DO_NOT_FIT: list[tuple[Any, str]] = [
         r"expected 37 rows of numbers or texts, one for each sample, got float64 of shape \(36,\)",
     ),
     (3, r"got int64 of shape \(\)"),
-    ([[1]] * 36 + [[1, 2]], "expected rows of one shape"),
+    ([[1]] * 36 + [[1, 2]], "a row of one length for each sample"),
     (np.zeros(37, complex), "got complex128"),
     ([None] * 37, "got object"),
     ({"ant/00.jpg": 1}, "36 samples of 37 have no value"),
