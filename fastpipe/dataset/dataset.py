@@ -24,6 +24,7 @@ from fastpipe.dataset.cropping import Cropping
 from fastpipe.dataset.field_classes import check_fields_agree, check_fields_alone
 from fastpipe.dataset.fields import sample_fields
 from fastpipe.dataset.folding import assign_parts, warn_of_missing_classes
+from fastpipe.dataset.folds_of_versions import warn_of_changed_parts
 from fastpipe.dataset.format.fields import check_name
 from fastpipe.dataset.format.parts import parts_of, starts_of
 from fastpipe.dataset.joining import join_selections
@@ -323,6 +324,8 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             stratified=stratify is not None,
             grouped=groups is not None,
         )
+        if stratify is not None and groups is None:
+            warn_of_changed_parts(self, parts, fold, num_parts)
         # A fold of a fold needs another hash: by the same one, the part would not be divided again.
         next_level = level + 1
         return rest._with(fold_level=next_level), part._with(fold_level=next_level)

@@ -23,7 +23,7 @@ class StoredDataset:
     def __init__(
         self,
         data: object,
-        remote: RemoteOptions,
+        remote: RemoteOptions | None,
         max_pixels: int,
         version: int | None,
         split: str | None = None,
@@ -62,6 +62,13 @@ class StoredDataset:
         )
         refuse_other(self._place, self._fingerprint, index.fingerprint)
         return index
+
+    def at_version(self, version: int) -> StoredDataset:
+        """Another version of it. DatasetError: its files are gone."""
+        options = self._options
+        return StoredDataset(
+            self._place, options["remote"], options["max_pixels"], version
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(vars(self))
