@@ -50,6 +50,11 @@ class BaseDataset:
         """Which samples of the index these are, for plans."""
         return self._selection.content
 
+    @property
+    def fold_level(self) -> int:
+        """How often `fold` has divided the samples."""
+        return self._selection.fold_level
+
     def __len__(self) -> int:
         return len(self.content)
 

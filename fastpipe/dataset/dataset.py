@@ -56,6 +56,7 @@ _NOT_PUBLIC = frozenset(
     [
         "column",
         "content",
+        "fold_level",
         "index",
         "missing_name_hint",
         "open_column",
@@ -297,7 +298,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         """
         num_parts = whole("fold: of", of, least=2, most=1 << 20)
         fold = whole("fold", fold, least=0, most=num_parts - 1)
-        level = self._selection.fold_level
+        level = self.fold_level
         # (samples,) the part of each sample.
         parts = assign_parts(
             self, num_parts, level=level, stratify=stratify, groups=groups

@@ -78,6 +78,11 @@ def _message(
             "alike: data.only([name for name in data.classes if name in training.classes])"
             ".with_classes(training.classes)"
         )
+    elif _is_one_dataset(training, evaluation):
+        remedy = (
+            "Both are parts of one dataset: pass the same list to only() for both, or give the classes "
+            "of the one to the other: val.with_classes(train.classes)"
+        )
     else:
         remedy = (
             f"Give it the same ones: fastpipe.open(..., classes_from={str(training.path)!r}), or "
@@ -87,6 +92,12 @@ def _message(
         f"the classes {of_field}of the data for evaluation, {evaluation.path}, have other numbers "
         f"than those of the data for training, {training.path}: {difference}. {remedy}"
     )
+
+
+def _is_one_dataset(training: Dataset, evaluation: Dataset) -> bool:
+    """Whether the samples of both are stored in the same datasets."""
+    fingerprints = [stored.index.fingerprint for stored in training.stored]
+    return fingerprints == [stored.index.fingerprint for stored in evaluation.stored]
 
 
 def _common_names(

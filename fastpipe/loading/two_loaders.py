@@ -87,10 +87,13 @@ def _describe_overlap(training: Dataset, evaluation: Dataset) -> str | None:
     if np.array_equal(training_samples, evaluation_samples):
         return None
     samples = format_count(len(evaluation_samples), "sample")
+    if training.fold_level and evaluation.fold_level:
+        remedy = "Take both from one call of fold"
+    else:
+        remedy = "Of take, the smaller part is in the larger one. To divide a dataset"
     return (
         f"{count:,} of the {samples} for evaluation are also among those for training: both are parts "
-        f"of {training.path}. take(0.2) is a part of take(0.8). To divide a dataset: train, val = "
-        "data.fold(0, of=5)"
+        f"of {training.path}. {remedy}: train, val = data.fold(0, of=5)"
     )
 
 

@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fastpipe
@@ -46,7 +47,7 @@ def test_the_first_name_with_another_number_is_told_once(
             pass
     (record,) = caplog.records
     assert "'cow' is 1 in evaluation and 2 in training" in record.getMessage()
-    assert "classes_from=" in record.getMessage()
+    assert "val.with_classes(train.classes)" in record.getMessage()
     kept.close()
 
 
@@ -108,3 +109,26 @@ def test_a_loader_that_is_gone_is_not_compared(
     loader(named(flat, *ALL)).close()
     with loader(named(flat, "cow", "ant"), train=False):
         assert not caplog.records
+
+
+def test_another_dataset_is_to_be_opened_with_the_classes_of_training(
+    flat: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with fastpipe.Writer(tmp_path / "val", classes=["cow", "ant"]) as writer:
+        writer.add(np.zeros((9, 9, 3), np.uint8), label=0)
+    val = fastpipe.open(tmp_path / "val")
+    with loader(fastpipe.open(flat)), loader(val, train=False, drop_last=False):
+        assert "Give it the same ones: fastpipe.open(..., classes_from=" in caplog.text
+
+
+def test_parts_of_one_dataset_get_one_list(flat: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = fastpipe.open(flat)
+    train = data.only(["bee", "ant"])
+    val = data.only(["ant", "bee"])
+    with loader(train) as kept:
+        with loader(val, train=False):
+            assert "pass the same list to only()" in caplog.text
+            assert "classes_from=" not in caplog.text
+        caplog.clear()
+        with loader(val.with_classes(kept.dataset.classes), train=False):
+            assert "other numbers" not in caplog.text

@@ -794,6 +794,11 @@ def test_parts_for_training_and_evaluation_that_share_samples(
 
     (message,) = notices(data.take(0.8), data.take(0.3))
     assert "To divide a dataset: train, val = data.fold(0, of=5)" in message
+    train, _ = data.fold(0, of=5)
+    _, val = data.fold(1, of=5)
+    (message,) = notices(train, val)
+    assert "Take both from one call of fold: train, val = data.fold(0, of=5)" in message
+    assert "take" not in message
     assert notices(*data.fold(0, of=5)) == []
     assert notices(data, data.take(0.3)) == []
     assert notices(data.take(0.3), data.take(0.3)) == []
