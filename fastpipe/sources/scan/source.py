@@ -86,7 +86,7 @@ class UnpackedSource:
                 options=SourceOptions(split=self.split),
             )
         except SplitsError as problem:  # tars may hold folders of splits
-            raise _splits_error(self.path, problem) from problem
+            raise _splits_error(self.path, problem) from None
         self._log_assumptions(listing)
         images = stray_images(listing.stray)
         if images:
@@ -249,7 +249,7 @@ def recognise_source(path: Path, split: str | None) -> Recognised:
     try:
         return recognise(path, SourceOptions(split=split))
     except SplitsError as problem:
-        raise _splits_error(path, problem) from problem
+        raise _splits_error(path, problem) from None
     except PackError as problem:
         # A file that cannot be read is not a question of its format.
         if isinstance(problem.__cause__, OSError):
@@ -273,17 +273,19 @@ def _splits_error(path: Path, problem: SplitsError) -> DatasetError:
     if problem.requested is not None:
         choice = f"split={problem.requested!r}: "
     shown = readable(path)
-    in_python = f"fastpipe.open({shown!r}, split={readable(suggested)!r})"
-    message = f"{choice}{shown} has the splits {first_paths(names)}; pass "
     folder = problem.splits[suggested]
     if folder:
         # Commands such as `fastpipe preview` have no option for a split.
-        message += (
-            f"the folder {readable(folder)}, whose classes are then numbered by themselves; or "
-            f"in Python {in_python}"
+        other_way = (
+            f"or pass the folder {readable(folder)}, where the other splits do not count for the "
+            "numbers of the classes"
         )
     else:
-        message += f"the tars of one; or in Python {in_python}"
+        other_way = "or pass the tars of one"
+    message = (
+        f"{choice}{shown} has the splits {first_paths(names)}. In Python, open one of them: "
+        f"fastpipe.open({shown!r}, split={readable(suggested)!r}); {other_way}"
+    )
     return DatasetError(message)
 
 

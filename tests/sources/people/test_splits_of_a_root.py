@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -511,9 +512,8 @@ def test_tars_of_splits(tmp_path: Path, pattern: str) -> None:
     train, val = both_splits(tmp_path / "src", tmp_path)
     assert (train[0], val[0]) == (["0", "1", "2"], ["0", "1", "2"])
     assert (sorted(train[1].values()), list(val[1].values())) == ([0, 2], [1])
-    with pytest.raises(
-        DatasetError, match=r"has the splits train, val; pass the .*; or in Python fastpipe\.open"
-    ):
+    words = r"has the splits train, val\. In Python, .*split='train'\); or pass the"
+    with pytest.raises(DatasetError, match=words):
         fastpipe.open(tmp_path / "src")
     assert labels_of(fastpipe.open(tmp_path / "src", split="train")) == train[1]
 
@@ -661,7 +661,12 @@ def test_a_split_is_named_as_its_user_writes_it(tmp_path: Path) -> None:
     assert f"fastpipe: --split: {source} {words}" in failed(1, "pack", source, tmp_path / "packed")
     with pytest.raises(PackError, match=r"train, val, got 'trian'; did you mean 'train'\?"):
         fastpipe.pack(source, tmp_path / "packed", split="trian")
-    assert f"pass the folder {source}/train, whose classes" in failed(1, "preview", source)
+    words = f"or pass the folder {source}/train, where the other splits do not count"
+    assert words in failed(1, "preview", source)
+    with pytest.raises(DatasetError, match="pass the folder") as refused:
+        fastpipe.loader(source, 2)
+    assert refused.value.__cause__ is None
+    assert "--format" not in "".join(traceback.format_exception(refused.value))
 
 
 def test_a_split_of_a_source_without_splits(tmp_path: Path) -> None:
