@@ -575,8 +575,12 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         if self.content.mixed:
             weights = " : ".join(f"{weight:g}" for weight in self.content.weights)
             shares = f", mixed {weights}"
+        newest_version = self.stored[0].newest_version
+        version = ""
+        if 0 < self.version < newest_version:
+            version = f", version {self.version} of {newest_version}"
         return (
-            f"<fastpipe dataset {str(self.path)!r}: {samples}, {len(self.classes):,} classes"
+            f"<fastpipe dataset {str(self.path)!r}{version}: {samples}, {len(self.classes):,} classes"
             f"{shares}{self._sample_format!r}>"
         )
 

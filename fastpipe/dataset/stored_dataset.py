@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fastpipe.dataset.format.description import read_info
 from fastpipe.dataset.format.folder import Place, Url, dataset_folder
 from fastpipe.dataset.format.index import Index, refuse_other
 from fastpipe.sources.scan.opening import open_data
@@ -46,6 +47,10 @@ class StoredDataset:
         self._fingerprint = self.index.fingerprint
         # From now on the same version, even if the dataset grows while it is in use.
         self._version = self.index.version or None
+        # As it was when this one was opened; of a URL it is not looked up.
+        self.newest_version = self.index.version
+        if version is not None and isinstance(self._place, Path):
+            self.newest_version = int(read_info(self._place)["version"])
 
     @cached_property
     def index(self) -> Index:
