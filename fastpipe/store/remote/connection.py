@@ -99,6 +99,20 @@ class Connection:
         return _open_store(self._url, self.options, uploads=True)
 
 
+def _refuse_options_of_s3fs(config: Mapping[str, Any]) -> None:
+    """Raises ConfigError that has all options with the names that s3fs gives them."""
+    names = [name for name in config if name in _INSTEAD_OF_S3FS]
+    if not names:
+        return
+    verb = "is an option" if len(names) == 1 else "are options"
+    pronoun = "it" if len(names) == 1 else "them"
+    instead = ", ".join(_INSTEAD_OF_S3FS[name] for name in names)
+    raise ConfigError(
+        f"storage_options: {', '.join(names)} {verb} of s3fs; obstore, which fastpipe uses, calls "
+        f"{pronoun} otherwise: {{{instead}}}"
+    )
+
+
 def _open_store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> Any:
     """obstore's store of a URL.
 
@@ -117,13 +131,9 @@ def _open_store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> A
                 f"storage_options: {name} is an option of the HTTP client; pass "
                 f'{{"client_options": {{"{name}": {value!r}}}}}'
             )
-        if url.scheme == "s3" and name in _INSTEAD_OF_S3FS:
-            raise ConfigError(
-                f"storage_options: {name} is an option of s3fs; obstore, which fastpipe uses, calls it "
-                f"otherwise: {{{_INSTEAD_OF_S3FS[name]}}}"
-            )
-    # Other clouds have keys of several lines.
     if url.scheme == "s3":
+        _refuse_options_of_s3fs(config)
+        # Other clouds have keys of several lines.
         for name, value in config.items():
             _check_header_value(f"storage_options: {name}", value)
         for name in _AWS_HEADER_VARIABLES:
