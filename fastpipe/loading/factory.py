@@ -30,6 +30,7 @@ from fastpipe.loading import notices
 from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.classes import warn_of_other_classes
+from fastpipe.loading.epoch_lengths import warn_of_short_epochs
 from fastpipe.loading.evaluation import describe_random_defaults, warn_of_evaluation
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.missing_shards import check_shards_exist
@@ -407,6 +408,8 @@ def loader(
         train=train,
         is_ordered=is_ordered and not whole_images,
     )
+    if train:
+        warn_of_short_epochs(dataset, recipe, epoch_size)
     notices.warn_small_area(dataset, whole_images)
     notices.warn_ordered_list(sampler, train=train, shuffle=shuffle)
     if with_images:

@@ -64,10 +64,17 @@ def check_batches(recipe: Recipe, epoch: int = 0) -> None:
     needs = ""
     if world_size > 1:
         needs = f", and a global batch of {world_size} ranks needs {recipe.batch_size * world_size}"
+    advice = "Pass a smaller batch_size, or drop_last=False"
+    epoch_size = recipe.epoch_size
+    if isinstance(epoch_size, int):
+        rows_of_batches = epoch_size * recipe.batch_size * world_size
+        advice = (
+            f"epoch_size={epoch_size} counts samples, not batches: so many batches are "
+            f"epoch_size={rows_of_batches}. Or pass a smaller batch_size, or drop_last=False"
+        )
     raise ConfigError(
         f"batch_size={recipe.batch_size} with drop_last=True gives no full batch: epoch {epoch} of "
-        f"{path} has {recipe.rows(epoch)} samples{needs}. Pass a smaller batch_size, or "
-        "drop_last=False"
+        f"{path} has {recipe.rows(epoch)} samples{needs}. {advice}"
     )
 
 

@@ -440,7 +440,7 @@ def test_wrong_samplers(flat: Path, sampler: Any, words: str) -> None:
         ({"epoch_size": 0}, "epoch_size: expected 1 to"),
         (
             {"epoch_size": 3, "drop_last": True},
-            "epoch 0 of .* has 3 samples. Pass a smaller batch_size, or",
+            "epoch 0 of .* has 3 samples. epoch_size=3 counts samples, .* pass a smaller batch_size, or",
         ),
         ({"sampler": lambda epoch: range(3), "drop_last": True}, "epoch 0 of .* has 3 samples"),
     ],

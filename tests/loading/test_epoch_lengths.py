@@ -1,0 +1,62 @@
+"""Epochs for training that are shorter than is meant: of mixtures, and by epoch_size=."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.pictures.drawn import FLAT_IMAGES
+
+import fastpipe
+from fastpipe import warnings_once
+from fastpipe.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    warnings_once.forget_all()
+    caplog.set_level(logging.WARNING, "fastpipe")
+    return caplog
+
+
+def open_loader(data: Any, batch_size: int = 4, **options: Any) -> None:
+    fastpipe.loader(data, batch_size, size=12, num_workers=1, **options).close()
+
+
+def test_a_mixture_that_ends_with_a_tiny_dataset_is_named(
+    flat: Path, textured: Path, log: pytest.LogCaptureFixture
+) -> None:
+    small = fastpipe.open(textured).select(range(3))
+    data = fastpipe.mix({flat: 0.7, small: 0.3})
+    for epoch_size in ("smallest", "largest", 20):
+        open_loader(data, epoch_size=epoch_size)
+    open_loader(fastpipe.mix({flat: 0.8, small: 0.08}))
+    assert "ends with" not in log.text
+    open_loader(data)
+    open_loader(data)
+    words = (
+        f"an epoch of the mixture ends with {textured} (3 samples): it has 10 rows, and {flat} has "
+        f"{FLAT_IMAGES} samples"
+    )
+    assert log.text.count(words) == 1
+
+
+def test_an_epoch_size_of_few_batches_is_named(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    for epoch_size in (4, 8, 17, FLAT_IMAGES, 100):
+        open_loader(flat, epoch_size=epoch_size)
+    assert "epoch_size" not in log.text
+    open_loader(flat, epoch_size=10)
+    open_loader(flat, epoch_size=10)
+    words = (
+        "epoch_size=10 counts samples, not batches: an epoch has 2 batches of 4. For 10 batches: "
+        "epoch_size=40"
+    )
+    assert log.text.count(words) == 1
+
+
+def test_an_epoch_size_of_no_batch_is_explained(flat: Path) -> None:
+    words = "epoch_size=10 counts samples, not batches: so many batches are epoch_size=160"
+    with pytest.raises(ConfigError, match=words):
+        open_loader(flat, 16, epoch_size=10)
