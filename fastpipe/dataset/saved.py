@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,17 @@ from fastpipe.dataset.format.folder import check_local
 from fastpipe.dataset.format.index import Index
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.plan.content import ColumnReader
+from fastpipe.store.saved_columns import (
+    LABEL,
+    SavedColumns,
+    list_file,
+    read_saved,
+    unreadable_list,
+    write_column,
+    write_list,
+)
 from fastpipe.store.store import Folder
-
-_FOLDER = "columns"
-
-
-def _list_name(fingerprint: str) -> str:
-    """The file that lists a version's columns: another version has other samples."""
-    return f"{_FOLDER}/{fingerprint}.json"
+from fastpipe.warnings_once import warn_once
 
 
 def with_saved(data: Any) -> Any:
@@ -33,20 +35,19 @@ def with_saved(data: Any) -> Any:
         DatasetError: they are damaged, or do not fit.
     """
     index = data.index
-    list_file = index.folder / _list_name(index.fingerprint)
-    if not index.packed or not list_file.exists():
+    if not index.packed:
         return data
-    # The list may hold anything, so every error of reading it becomes one that says what to do.
+    saved = read_saved(index.folder, index.fingerprint)
+    if saved is None:
+        return data
+    _warn_of_left_behind(index, saved)
+    # A column may hold anything, so every error of reading it becomes one that says what to do.
     try:
-        saved: dict[str, Any] = json.loads(list_file.read_bytes())
-        for name, entry in saved["columns"].items():
-            # The file's name alone: a list must not lead to another folder.
-            file_name = Path(entry["file"]).name
-            path = index.folder / _FOLDER / file_name
-            if name == "label":
-                data = data.with_labels(path, classes=saved["classes"])
+        for name, file in saved.files.items():
+            if name == LABEL:
+                data = data.with_labels(file, classes=saved.classes)
             else:
-                data = data.with_column(name, path)
+                data = data.with_column(name, file)
     except (
         OSError,
         ValueError,
@@ -55,24 +56,40 @@ def with_saved(data: Any) -> Any:
         AttributeError,
         DatasetError,
     ) as problem:
-        raise DatasetError(
-            f"{list_file} lists columns that cannot be read ({problem}); save them again with "
-            "save_columns, or remove that file"
+        raise unreadable_list(
+            list_file(index.folder, index.fingerprint), problem
         ) from problem
     return data
 
 
+def _warn_of_left_behind(index: Index, saved: SavedColumns) -> None:
+    """Says once that `fastpipe add` made this version without columns of the one before."""
+    if not saved.left_behind:
+        return
+    names = ", ".join(saved.left_behind)
+    version = max(saved.left_behind.values())
+    file = list_file(index.folder, index.fingerprint)
+    warn_once(
+        f"columns left behind {file}",
+        f"{index.path}: save_columns wrote {names} for version {version}; version {index.version} "
+        "has samples without a value, and is opened without. To carry the values over: the page "
+        '"A dataset that grows" of the documentation, section "Saved labels and columns". If they '
+        f'are not needed any more, remove "left_behind" from {file}',
+    )
+
+
 def check_saved(index: Index) -> None:
     """Raises DatasetError if a column beside a dataset has changed since it was saved."""
-    file = index.folder / _list_name(index.fingerprint)
-    if not index.packed or not file.exists():
+    if not index.packed:
         return
-    for name, entry in json.loads(file.read_bytes())["columns"].items():
-        path = index.folder / _FOLDER / entry["file"]
+    saved = read_saved(index.folder, index.fingerprint)
+    if saved is None:
+        return
+    for name, path in saved.files.items():
         digest = file_hash(path)
-        if digest != entry["xxh3_64"]:
+        if digest != saved.hashes[name]:
             raise DatasetError(
-                f"{path}: the column {name!r} has changed: expected XXH3-64 {entry['xxh3_64']}, "
+                f"{path}: the column {name!r} has changed: expected XXH3-64 {saved.hashes[name]}, "
                 f"got {digest}. Save it again with save_columns"
             )
 
@@ -90,7 +107,7 @@ def save(data: BaseDataset, folder_of_dataset: str | os.PathLike[str]) -> None:
     columns: dict[str, ColumnReader] = dict(selection.added)
     has_labels = selection.labels is not None or selection.relabelling is not None
     if has_labels:
-        columns["label"] = data.open_column("label")
+        columns[LABEL] = data.open_column(LABEL)
     if not columns:
         raise ConfigError(
             "save_columns: this dataset has no columns of with_column, and no labels of "
@@ -109,10 +126,7 @@ def save(data: BaseDataset, folder_of_dataset: str | os.PathLike[str]) -> None:
             f"{data.index.fingerprint}, got {fingerprint}"
         )
 
-    # Each column is written whole or not at all, and the list that names them comes last. So a
-    # reader, or a program that is killed, sees the old columns or the new ones.
     store = Folder(destination, None)
-    folder = destination / _FOLDER
     entries = {}
     for name, column in columns.items():
         blocks = []
@@ -121,14 +135,6 @@ def save(data: BaseDataset, folder_of_dataset: str | os.PathLike[str]) -> None:
         rows = np.concatenate(blocks)
         if rows.dtype == object:  # texts; an .npy file of objects would need pickle
             rows = rows.astype(str)
-        with store.open_atomic(f"{_FOLDER}/{name}.npy") as file:
-            np.lib.format.write_array(file, rows, allow_pickle=False)
-        # With its hash in the name, a file does not take the place of one that an older list names.
-        digest = file_hash(folder / f"{name}.npy")
-        file_name = f"{name}-{digest}.npy"
-        (folder / f"{name}.npy").rename(folder / file_name)
-        entries[name] = {"file": file_name, "xxh3_64": digest}
+        entries[name] = write_column(store, name, rows)
     classes = data.classes if has_labels else None
-    text = json.dumps({"columns": entries, "classes": classes}, indent=1)
-    with store.open_atomic(_list_name(fingerprint)) as file:
-        file.write(text.encode())
+    write_list(store, fingerprint, entries, classes)

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.arrays import Bools
+from fastpipe.arrays import Bools, Int64s
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, sidecars
 from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.sample_layout import key_hashes
 from fastpipe.errors import ConfigError, did_you_mean, first_names
+from fastpipe.store.saved_columns import LABEL, SavedColumns
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
@@ -76,16 +77,20 @@ class SampleChoice:
             words += ["--where", " ".join(comparison)]
         return words
 
-    def select(self, index: PackedIndex) -> Bools:
-        """(n,) which samples are meant. ConfigError: there is no such key, class or column."""
+    def select(self, index: PackedIndex, saved: SavedColumns) -> Bools:
+        """(n,) which samples are meant. ConfigError: there is no such key, class or column.
+
+        `saved`: the columns that `save_columns` wrote beside the dataset.
+        """
+        table = _Columns(index, saved)
         selected = np.ones(len(index), np.bool_)
         if self._keys is not None:
             selected &= _has_key(index, self._keys)
         if self._classes:
-            labels = [_label_of(index, name) for name in self._classes]
-            selected &= np.isin(index.records["label"], labels)
+            labels = [table.label_of(name) for name in self._classes]
+            selected &= np.isin(table.labels(), labels)
         for comparison in self._comparisons:
-            selected &= _compare(index, comparison)
+            selected &= _compare(table, comparison)
         return selected
 
 
@@ -99,7 +104,7 @@ def _parse_comparison(text: str) -> Comparison:
     match = _COMPARISON.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"--where {text!r}: expected COLUMN OPERATOR VALUE, such as 'score < 0.2', with one of "
+            f"where {text!r}: expected COLUMN OPERATOR VALUE, such as 'score < 0.2', with one of "
             f"{', '.join(_OPERATORS)}"
         )
     return Comparison(match[1], match[2], match[3])
@@ -121,64 +126,97 @@ def _has_key(index: PackedIndex, keys: Sequence[str]) -> Bools:
     return np.isin(known, wanted)
 
 
-def _label_of(index: PackedIndex, name: str) -> int:
-    if name not in index.class_to_idx:
-        known = first_names(index.classes, _MAX_CLASSES_NAMED) or "none"
-        raise ConfigError(
-            f"class {name!r}: {index.path} has no such class; its classes are {known}"
-            f"{did_you_mean(name, index.classes)}"
-        )
-    return index.class_to_idx[name]
-
-
-def _compare(index: PackedIndex, comparison: Comparison) -> Bools:
+def _compare(table: _Columns, comparison: Comparison) -> Bools:
     """(n,) for which samples the comparison is true."""
     column, sign, value = comparison
     compare = _OPERATORS[sign]
     if column == "class":
         if compare not in (operator.eq, operator.ne):
             raise ConfigError(
-                f"--where class {sign} {value}: classes have no order; expected == or !="
+                f"where class {sign} {value}: classes have no order; expected == or !="
             )
-        label = _label_of(index, value)
-        return np.asarray(compare(index.records["label"], label), np.bool_)
+        label = table.label_of(value)
+        return np.asarray(compare(table.labels(), label), np.bool_)
 
-    values = _read_numbers(index, column)
+    values = table.numbers(column)
     # An integer stays one: above 2**53 not every integer has an exact float.
     parse = int if re.fullmatch(r"[+-]?\d+", value) else float
     try:
         number = parse(value)
     except ValueError:
         raise ConfigError(
-            f"--where {column} {sign} {value}: expected a number behind {sign}"
+            f"where {column} {sign} {value}: expected a number behind {sign}"
         ) from None
     return np.asarray(compare(values, number), np.bool_)
 
 
-def _read_numbers(index: PackedIndex, column: str) -> NDArray[Any]:
-    """(n,) a column with a number for each sample. ConfigError: there is no such column."""
-    if column in _INDEX_COLUMNS:
-        return np.asarray(index.records[column], np.int64)
-    field = index.fields.get(column)
-    if field is not None and _has_numbers(field):
+class _Columns:
+    """The columns of a dataset, as `fastpipe.open` has them: saved ones, fields, the index."""
+
+    def __init__(self, index: PackedIndex, saved: SavedColumns) -> None:
+        self._index = index
+        self._saved = saved
+        self._classes = list(index.classes)
+        if saved.classes is not None:
+            self._classes = saved.classes
+
+    def labels(self) -> Int64s:
+        """(n,) the label of each sample."""
+        return self.numbers(LABEL)
+
+    def label_of(self, name: str) -> int:
+        """The label of a class. ConfigError: there is no such class."""
+        if name not in self._classes:
+            known = first_names(self._classes, _MAX_CLASSES_NAMED) or "none"
+            raise ConfigError(
+                f"class {name!r}: {self._index.path} has no such class; its classes are {known}"
+                f"{did_you_mean(name, self._classes)}"
+            )
+        return self._classes.index(name)
+
+    def numbers(self, column: str) -> NDArray[Any]:
+        """(n,) a column with a number for each sample. ConfigError: there is no such column."""
+        index = self._index
+        if column in self._saved.files:
+            rows = self._saved.open(column, len(index))
+            if _has_number_in_each_row(rows):
+                return rows.reshape(-1)
+            raise self._no_numbers(column, "values that are no single numbers")
+        if column in _INDEX_COLUMNS:
+            return np.asarray(index.records[column], np.int64)
+        field = index.fields.get(column)
+        if field is None:
+            raise self._no_numbers(column, "no such column")
+        if not _has_numbers(field):
+            raise self._no_numbers(
+                column, f"values of kind {field.kind}, no single numbers"
+            )
         # The column is mapped, as it may be larger than the memory.
         file = index.files / FIELDS_FOLDER / sidecars(field)[0]
         values: NDArray[Any] = np.lib.format.open_memmap(file, mode="r")
         return values.reshape(-1)
-    problem = "no such column"
-    if field is not None:
-        problem = f"values of kind {field.kind}, no single numbers"
-    of_numbers = []
-    for other in index.fields.values():
-        if _has_numbers(other):
-            of_numbers.append(other.name)
-    columns = [*_INDEX_COLUMNS, "class", *of_numbers]
-    raise ConfigError(
-        f"--where {column}: {index.path} has {problem}; expected one of {', '.join(columns)}"
-        f"{did_you_mean(column, columns)}"
-    )
+
+    def _no_numbers(self, column: str, problem: str) -> ConfigError:
+        index = self._index
+        known = [*_INDEX_COLUMNS, "class"]
+        for field in index.fields.values():
+            if _has_numbers(field):
+                known.append(field.name)
+        for name in self._saved.files:
+            rows = self._saved.open(name, len(index))
+            if name not in known and _has_number_in_each_row(rows):
+                known.append(name)
+        return ConfigError(
+            f"where {column}: {index.path} has {problem}; expected one of {', '.join(known)}"
+            f"{did_you_mean(column, known)}"
+        )
 
 
 def _has_numbers(field: Field) -> bool:
     """Whether each sample has a single number."""
     return field.kind == "int" or field.width == 1
+
+
+def _has_number_in_each_row(rows: NDArray[Any]) -> bool:
+    is_number = rows.dtype.kind in "biuf"
+    return is_number and rows.size == len(rows)

@@ -17,6 +17,7 @@ from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.sample_layout import key_hashes
 from fastpipe.errors import PackError, first_names, format_count, readable
 from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
+from fastpipe.packing.growth.carried_columns import assumed_of_carried
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
 from fastpipe.packing.growth.command_line import source_words
 from fastpipe.packing.growth.copies import assumed_of_copies
@@ -233,7 +234,14 @@ def _publish_added(
     )
     # A changed source counts twice: its old sample is removed, and a new one is added.
     change = info["history"][-1]
-    return replace(grown, info=info, added=change["added"], removed=change["removed"])
+    assumed_carried = assumed_of_carried(version.saved, version.index, change["added"])
+    return replace(
+        grown,
+        info=info,
+        added=change["added"],
+        removed=change["removed"],
+        assumed=(*grown.assumed, *assumed_carried),
+    )
 
 
 def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grown:
@@ -242,7 +250,7 @@ def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grow
     command = ["remove", str(destination), *choice.command_options()]
     with open_newest(destination, given, command) as version:
         index = version.index
-        selected = choice.select(index)
+        selected = choice.select(index, version.saved)
         num_removed = int(selected.sum())
         info = index.info
         if num_removed == len(index):

@@ -36,6 +36,7 @@ from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.packing.fields.agreement import agreement_state_of
 from fastpipe.packing.fields.stored import LENGTHS, columns
+from fastpipe.packing.growth.carried_columns import carry_over, saved_columns_of
 from fastpipe.packing.growth.command_line import pack_command
 from fastpipe.packing.job.destination import open_journal
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
@@ -54,6 +55,7 @@ from fastpipe.sources.picture.convert import EncodeOptions
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.dataset import RemoteIndex
+from fastpipe.store.saved_columns import SavedColumns
 from fastpipe.store.store import Store, open_store
 
 
@@ -68,6 +70,7 @@ class Version:
         history: the versions up to this one.
         options: that the dataset was packed with, and how this program works.
         command: that makes the next version.
+        saved: the columns that `save_columns` wrote beside it.
     """
 
     journal: Journal
@@ -76,6 +79,7 @@ class Version:
     history: list[dict[str, Any]]
     options: PackOptions
     command: str
+    saved: SavedColumns
 
     @cached_property
     def columns(self) -> dict[tuple[str, str], NDArray[Any]]:
@@ -179,6 +183,9 @@ class Version:
                 change,
             ),
             on_file=on_file,
+            on_described=lambda info: carry_over(
+                self.saved, self.index, is_kept, entries, self.journal.store, info
+            ),
         )
         self.journal.clear()
         return info
@@ -366,6 +373,7 @@ def open_newest(
             versions_so_far,
             options,
             shlex.join(["fastpipe", *command]),
+            saved_columns_of(index, destination),
         )
         version.check_newest()
         plan = journal.plan() or {}

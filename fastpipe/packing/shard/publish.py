@@ -68,6 +68,7 @@ def publish_dataset(
     previous: PreviousVersion | None = None,
     on_file: Callable[[], None] = lambda: None,
     check_last: Callable[[], None] = lambda: None,
+    on_described: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Turns finished shards into a dataset. Note [publishing] in journal.py
 
@@ -82,6 +83,7 @@ def publish_dataset(
         on_file: is called after each of the files that may be large or that end the work:
             index.npy, the columns, dataset.json.
         check_last: is called before dataset.json appears; raises if it must not.
+        on_described: is called with the content of dataset.json, before it appears.
 
     Returns:
         The content of dataset.json.
@@ -157,6 +159,7 @@ def publish_dataset(
 
     if version > 1:
         store.write(f"{folder}{DATASET_FILE}", data)
+    on_described(info)
     check_last()
     # Only if dataset.json still is that of the previous version. Else another program was faster.
     if not store.swap(DATASET_FILE, data, previous.data, facts.state):

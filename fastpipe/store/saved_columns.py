@@ -1,0 +1,139 @@
+"""The columns that `save_columns` wrote beside a packed dataset <-> files in DST/columns.
+
+The page "Format" of the documentation specifies them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.dataset.format.description import file_hash
+from fastpipe.errors import DatasetError
+from fastpipe.store.store import Folder
+
+_FOLDER = "columns"
+# The saved column that takes the place of the dataset's labels.
+LABEL = "label"
+
+
+class SavedColumns(NamedTuple):
+    """What the list of a version's saved columns says.
+
+    Attributes:
+        files: the .npy file of each column, by name.
+        hashes: the XXH3-64 of each file, by name.
+        classes: the names of all classes, if there is a column of labels; else None.
+        left_behind: columns of earlier versions that this one lacks, each with its version.
+    """
+
+    files: dict[str, Path]
+    hashes: dict[str, str]
+    classes: list[str] | None
+    left_behind: dict[str, int]
+
+    def open(self, name: str, num_samples: int) -> NDArray[Any]:
+        """(num_samples, ...) the mapped rows of a column. DatasetError: it cannot be read."""
+        file = self.files[name]
+        try:
+            rows: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as problem:
+            raise DatasetError(
+                f"{file}: the column {name!r} cannot be read ({problem}). Save it again with "
+                "save_columns"
+            ) from problem
+        num_rows = len(rows) if rows.ndim else 0
+        if num_rows != num_samples:
+            raise DatasetError(
+                f"{file}: the column {name!r} has {num_rows:,} rows; expected {num_samples:,}, one "
+                "for each sample. Save it again with save_columns"
+            )
+        return rows
+
+
+def list_file(folder: Path, fingerprint: str) -> Path:
+    """The file that lists a version's columns: another version has other samples."""
+    return folder / _list_name(fingerprint)
+
+
+def read_saved(folder: Path, fingerprint: str) -> SavedColumns | None:
+    """The saved columns of the version with this fingerprint; None: it has none.
+
+    DatasetError: the list cannot be read.
+    """
+    file = list_file(folder, fingerprint)
+    # The list may hold anything, so every error of reading it becomes one that says what to do.
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise unreadable_list(file, problem) from problem
+    try:
+        saved: dict[str, Any] = json.loads(content)
+        files = {}
+        hashes = {}
+        for name, entry in saved["columns"].items():
+            # The file's name alone: a list must not lead to another folder.
+            files[name] = folder / _FOLDER / Path(entry["file"]).name
+            hashes[name] = entry["xxh3_64"]
+        classes = saved["classes"]
+        left_behind = dict(saved.get("left_behind", {}))
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise unreadable_list(file, problem) from problem
+    return SavedColumns(files, hashes, classes, left_behind)
+
+
+def unreadable_list(file: Path, problem: Exception) -> DatasetError:
+    return DatasetError(
+        f"{file} lists columns that cannot be read ({problem}); save them again with "
+        "save_columns, or remove that file"
+    )
+
+
+def write_column(store: Folder, name: str, rows: NDArray[Any]) -> dict[str, str]:
+    """Writes a column, whole or not at all. Returns its entry of the list."""
+    folder = store.place / _FOLDER
+    with store.open_atomic(f"{_FOLDER}/{name}.npy") as file:
+        np.lib.format.write_array(file, rows, allow_pickle=False)
+    # With its hash in the name, a file does not take the place of one that an older list names.
+    digest = file_hash(folder / f"{name}.npy")
+    file_name = f"{name}-{digest}.npy"
+    (folder / f"{name}.npy").rename(folder / file_name)
+    return {"file": file_name, "xxh3_64": digest}
+
+
+def write_list(
+    store: Folder,
+    fingerprint: str,
+    entries: Mapping[str, Mapping[str, str]],
+    classes: Sequence[str] | None,
+    left_behind: Mapping[str, int] | None = None,
+) -> None:
+    """Writes the list of the columns of a version.
+
+    It comes after the columns. So a reader, or a program that is killed, sees the old columns or
+    the new ones.
+
+    Args:
+        store: the dataset's folder.
+        fingerprint: of the version.
+        entries: of the columns, by name, as `write_column` returns them.
+        classes: see SavedColumns.
+        left_behind: see SavedColumns.
+    """
+    content: dict[str, Any] = {"columns": entries, "classes": classes}
+    if left_behind:
+        content["left_behind"] = left_behind
+    text = json.dumps(content, indent=1)
+    with store.open_atomic(_list_name(fingerprint)) as file:
+        file.write(text.encode())
+
+
+def _list_name(fingerprint: str) -> str:
+    return f"{_FOLDER}/{fingerprint}.json"
