@@ -195,6 +195,7 @@ class Writer:
             # If a line above raises, the stack closes what is open. Now `__exit__` does it.
             self._open = stack.pop_all()
         self._num_finished_shards = len(series.entries)
+        self._log_resumed(series.num_resumed)
         self._keys = Keys()
         # By field of classes, as long as all of its lists are 0 and 1: how many there are.
         class_fields = [name for name, kind in self._kinds.items() if kind == "classes"]
@@ -205,6 +206,21 @@ class Writer:
         }
         self._failed: BaseException | None = None
         return self
+
+    def _log_resumed(self, num_resumed: int) -> None:
+        """Says that samples of an interrupted run stay, if there are any."""
+        if not num_resumed:
+            return
+        samples = format_count(num_resumed, "sample")
+        verb = "stays as it is" if num_resumed == 1 else "stay as they are"
+        _LOG.warning(
+            "%s: this Writer continues an interrupted run, of which %s %s. Their keys and labels are "
+            "compared with those that are added now; images and fields are not. If these have "
+            "changed, begin anew: overwrite=True",
+            self._destination,
+            samples,
+            verb,
+        )
 
     if not TYPE_CHECKING:  # type checkers would allow every name
 

@@ -160,7 +160,9 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("one_by_one")
 @pytest.mark.parametrize("changes", [{}, {"key": None}])
-def test_an_interrupted_writer_goes_on(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_an_interrupted_writer_goes_on(
+    tmp_path: Path, changes: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     add_all(tmp_path / "whole", **changes)
     packed = tmp_path / "packed"
     with pytest.raises(RuntimeError, match="stopped"):
@@ -169,8 +171,12 @@ def test_an_interrupted_writer_goes_on(tmp_path: Path, changes: dict[str, Any]) 
     assert len(list(packed.glob("shard-*.tar"))) >= 1
     with pytest.raises(fastpipe.DatasetError, match="unfinished"):
         PackedIndex(packed)
+    assert "interrupted" not in caplog.text
     summary = add_all(packed, **changes).summary
     assert (summary.resumed > 0) == (not changes)  # without keys it begins anew
+    is_logged = "continues an interrupted run" in caplog.text
+    assert is_logged == (not changes)
+    assert ("of an interrupted run>" in repr(summary)) == (not changes)
     assert (summary.files < SAMPLES) == (not changes)
     assert digests(packed) == digests(tmp_path / "whole")
 
