@@ -160,3 +160,16 @@ def test_one_picture_in_several_classes(tmp_path: Path, caplog: pytest.LogCaptur
     assert text in caplog.text
     report = succeeded("pack", tmp_path / "photos", tmp_path / "again")
     assert "3 pictures are in the source several times with" in " ".join(report.split())
+
+
+def test_a_summary_prints_one_short_line(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    source.mkdir()
+    (source / "a.jpg").write_bytes(jpeg_bytes())
+    (source / "b.jpg").write_bytes(b"no picture")
+    summary = fastpipe.pack(source, tmp_path / "packed")
+    num_bytes = (tmp_path / "packed/shard-000000.tar").stat().st_size
+    line = f"1 sample in 1 shard, {num_bytes:,} bytes; 1 rejected"
+    assert repr(summary) == f"<fastpipe summary: {line}>"
+    again = fastpipe.pack(source, tmp_path / "packed")
+    assert "; packed before; " in str(again)

@@ -51,6 +51,23 @@ class Summary:
     already_packed: bool = False
     uploaded_bytes: int = 0
 
+    def __repr__(self) -> str:
+        """A line for people: `info` and `tally` take pages."""
+        tars = self.info["shards"]
+        num_bytes = sum(tar["size_bytes"] for tar in tars)
+        samples = format_count(self.info["samples"], "sample")
+        shards = format_count(len(tars), "shard")
+        parts = [f"{samples} in {shards}, {num_bytes:,} bytes"]
+        if self.already_packed:
+            parts.append("packed before")
+        num_rejected = self.info["counts"]["rejected"]
+        if num_rejected:
+            parts.append(f"{num_rejected:,} rejected")
+        if self.resumed:
+            resumed = format_count(self.resumed, "shard")
+            parts.append(f"{resumed} of an interrupted run")
+        return f"<fastpipe summary: {'; '.join(parts)}>"
+
 
 @dataclass(frozen=True)
 class PackedShards:
