@@ -270,6 +270,35 @@ def test_changed_sources_need_overwrite(source: Path, packed: Path, change: str)
     assert_as_packed_anew(source, packed)
 
 
+def test_moved_files_are_no_new_images(source: Path, packed: Path) -> None:
+    """`fastpipe add` would give them a second class."""
+    old = sorted((source / "ant").glob("*.jpg"))[:2]
+    (source / "moth").mkdir()
+    for file in old:
+        file.rename(source / "moth" / f"m{file.name}")
+    with pytest.raises(PackError) as caught:
+        pack(source, packed)
+    text = str(caught.value)
+    assert "2 files are gone, 2 are new, 2 of the new ones have the pictures of files" in text
+    pairs = [f"moth/m{file.name}, which was ant/{file.name}" for file in old]
+    assert any(pair in text for pair in pairs)
+    assert text.index("--overwrite") < text.index("fastpipe add")
+    # With a new photo beside the moved ones, both ways are possible.
+    (source / "moth" / "new.jpg").write_bytes(jpeg_bytes(seed=77))
+    with pytest.raises(PackError, match=r"2 files are gone, 3 are new, .*To add the new images"):
+        pack(source, packed)
+
+
+def test_what_has_changed_in_a_source_is_counted(source: Path, packed: Path) -> None:
+    first, second = sorted((source / "ant").glob("*.jpg"))[:2]
+    first.unlink()
+    second.write_bytes(second.read_bytes() + b"more")
+    (source / "ant" / "new.jpg").write_bytes(jpeg_bytes(seed=77))
+    words = "others: 1 file is gone, 1 is new, 1 is of another size or class. To add"
+    with pytest.raises(PackError, match=words):
+        pack(source, packed)
+
+
 def renew(file: Path, how: str) -> None:
     """Gives a file a new time and leaves its content."""
     if how == "permissions":
@@ -351,7 +380,7 @@ def test_a_damaged_dataset_is_not_taken_for_packed(source: Path, packed: Path) -
     ]
     for damage in damages:
         damage()
-        with pytest.raises(PackError, match=r"or a damaged dataset: .*--overwrite"):
+        with pytest.raises(PackError, match=r"holds a damaged dataset: .*--overwrite"):
             pack(source, packed)
         pack(source, packed, PackOptions(overwrite=True))
         assert digests(packed) == whole

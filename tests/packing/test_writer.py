@@ -247,7 +247,7 @@ def test_a_dataset_is_replaced_only_on_demand(tmp_path: Path) -> None:
     write(packed)
     before = digests(packed)
     with (
-        pytest.raises(PackError, match=r"holds a different dataset.*Writer writes only new"),
+        pytest.raises(PackError, match=r"a finished dataset, and a .*Writer writes only new"),
         fastpipe.Writer(packed),
     ):
         pass

@@ -18,6 +18,7 @@ from fastpipe.errors import (
     format_count,
     readable,
 )
+from fastpipe.packing.job.changed_sources import compare_with_packed
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import BY_RULE, PackOptions
@@ -144,28 +145,24 @@ def begin_pack(
 
     info = journal.description()
     if info is not None:
-        problem = _damage(journal, info) or _difference(info, facts, shaping)
+        damage = _damage(journal, info)
+        difference = None
+        if damage is None:
+            difference = _difference(info, facts, shaping)
+        is_same_pack = damage is None and difference is None
         is_done = False
-        if problem is None and _has_content(info, facts):
+        if is_same_pack and _has_content(info, facts):
             is_done = _is_unchanged(journal, info, facts, options, listing)
         if is_done:
             _check_rejected(journal, info, options)
             # A pack that was killed at its very end leaves its work folder behind.
             journal.clear()
             return info
-        if problem is None and not options.overwrite:
-            place = journal.store.place
-            raise PackError(
-                f"{place} is packed already, and the source files have changed since, or are "
-                f"others. To add the new images: fastpipe add SRC {readable(str(place))}. To pack "
-                "all of them again, pass --overwrite (overwrite=True), or choose another folder"
-            )
         if not options.overwrite:
-            raise PackError(
-                f"{journal.store.place} holds a different dataset, or a damaged dataset: "
-                f"{problem}. Choose another folder, or pass --overwrite (overwrite=True) to "
-                "replace it"
-            )
+            place = journal.store.place
+            if is_same_pack:
+                raise _changed_sources_error(place, listing)
+            raise _other_dataset_error(place, facts, damage, difference)
 
     plan = {
         "source": facts.root,
@@ -181,6 +178,50 @@ def begin_pack(
     else:
         journal.begin(plan)
     return None
+
+
+def _changed_sources_error(place: Place, listing: Listing | None) -> PackError:
+    """The error for a dataset that was packed of the same source, before that changed."""
+    changes = None
+    if listing is not None and isinstance(place, Path):
+        # Whatever is wrong with the dataset, the error is about the source.
+        with contextlib.suppress(DatasetError, OSError):
+            changes = compare_with_packed(PackedIndex(place), listing)
+    what = ""
+    if changes is not None and changes.describe():
+        what = f": {changes.describe()}"
+    text = f"{place} is packed already, and the source files have changed since, or are others{what}"
+    shown = readable(str(place))
+    if changes is not None and changes.is_move:
+        return PackError(
+            f"{text}. Files were moved or renamed, so pack all of them again: pass --overwrite "
+            f"(overwrite=True), or choose another folder. fastpipe add SRC {shown} would add them, and "
+            "keep the samples with the old paths"
+        )
+    return PackError(
+        f"{text}. To add the new images: fastpipe add SRC {shown}. To pack all of them again, pass "
+        "--overwrite (overwrite=True), or choose another folder"
+    )
+
+
+def _other_dataset_error(
+    place: Place, facts: Facts, damage: str | None, difference: str | None
+) -> PackError:
+    """The error for a dataset that is damaged, or that another pack or program has made."""
+    if damage is not None:
+        return PackError(
+            f"{place} holds a damaged dataset: {damage}. Choose another folder, or pass --overwrite "
+            "(overwrite=True) to replace it"
+        )
+    if facts.made_by:
+        return PackError(
+            f"{place} holds a finished dataset, and a {facts.made_by} writes only new ones. To write "
+            "it anew, with what has changed since, pass overwrite=True; or choose another folder"
+        )
+    return PackError(
+        f"{place} holds a different dataset: {difference}. Choose another folder, or pass "
+        "--overwrite (overwrite=True) to replace it"
+    )
 
 
 def _check_rejected(
