@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import os
+import pathlib
 import pickle
 import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from support.datasets.growing import at_once, photo, photos
 from support.programs.cli_run import failed, fp, succeeded
 from support.sources.pack_sources import digests, jpeg_bytes
@@ -110,7 +113,7 @@ def test_nothing_is_added_twice(work: Path) -> None:
     before = digests(work / "dst")
     text = succeeded("add", work / "src", work / "dst")
     assert re.search(r"^added +nothing *\ndataset +still version 1 of ", text)
-    assert re.search(r"^known +30 files, in the dataset already", text, re.MULTILINE)
+    assert re.search(r"^known +30 files, by path, size and label", text, re.MULTILINE)
     assert digests(work / "dst") == before
     photos(work / "src", 5, first=30)
     assert fastpipe.add(work / "src", work / "dst").added == 5
@@ -189,6 +192,21 @@ def test_other_photos_with_the_same_names(tmp_path: Path) -> None:
     assert (len(both), both.classes) == (4, ["bee"])
 
 
+def test_other_photos_with_the_same_names_and_sizes(tmp_path: Path) -> None:
+    """BMPs of two cameras, which were on the disk before the first ones were packed."""
+    for seed, camera in enumerate(("cam1", "cam2")):
+        for number in range(20):
+            path = tmp_path / camera / "bee" / f"{number:03d}.bmp"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (40, 30), (seed, number, 0)).save(path)
+    time.sleep(0.02)  # a file system's clock may be that coarse
+    data = tmp_path / "data"
+    fastpipe.pack(tmp_path / "cam1", data)
+    with pytest.raises(PackError, match=r"^20 files .*other photos with the same names"):
+        fastpipe.add(tmp_path / "cam2", data)
+    assert fastpipe.add(tmp_path / "cam1", data).known == 20
+
+
 def test_a_source_of_the_same_size_that_is_newer_is_compared(work: Path) -> None:
     touched, other = work / "src/c0/00000.jpg", work / "src/c1/00001.jpg"
     os.utime(touched)  # a new time, the same bytes
@@ -205,10 +223,23 @@ def test_copies_are_left_out_by_content(work: Path) -> None:
     shutil.copy(more / "c0/00201.jpg", more / "c1/of a new one.jpg")
     photo(more / "c2/new.jpg", 203)
     shutil.copytree(work / "dst", work / "by path")
-    assert fastpipe.add(more, work / "by path").added == 5
+    by_path = fastpipe.add(more, work / "by path")
+    assert by_path.added == 5
+    # The copy has the same class, and its original is in another source: neither is said.
+    (text,) = [str(one) for one in by_path.assumed if one.text.startswith("copies: ")]
+    assert "another class" not in text
+    assert "not in the source any more" not in text
     grown = fastpipe.add(more, work / "dst", by="content")
     assert (grown.added, grown.copies) == (3, 2)
-    assert fastpipe.add(more, work / "dst", by="content").copies == 2
+    again = fastpipe.add(more, work / "dst", by="content")
+    assert again.copies == 2
+    # The picture of a new sample came again in another class.
+    (text,) = [str(one) for one in again.assumed if one.text.startswith("copies: ")]
+    assert text.startswith("copies: 1 file was left out, as the dataset has the picture, but has")
+    assert "such as c0/00201.jpg, which is c1/of a new one.jpg: c0 in the source, c1 in" in text
+    assert text.endswith(
+        f"fastpipe remove {work / 'dst'} --keys FILE, with this line in FILE: c1/of a new one.jpg"
+    )
 
 
 def test_a_class_folder_with_another_name_is_named(
@@ -222,10 +253,19 @@ def test_a_class_folder_with_another_name_is_named(
     assert grown.added == num_images
     (copies,) = [text for text in map(str, grown.assumed) if text.startswith("copies: ")]
     assert copies.startswith(f"copies: {num_images} images that are added now are in the dataset")
-    new_path, old_path = re.search(r"such as (\S+), which is (\S+)\.", copies).groups()  # type: ignore[union-attr]
+    new_path, old_path = re.search(r"such as (\S+), which is (\S+)\. ", copies).groups()  # type: ignore[union-attr]
     assert new_path == old_path.replace("c1/", "kitten/")
     assert "(--by content)" in copies
-    assert "To leave copies out when you add (by='content')" in caplog.text
+    assert f"All {num_images} of them have another class there" in copies
+    assert f"The old files of all {num_images} of them are not in the source any more" in copies
+    assert "leaves copies out with this option (by='content')" in caplog.text
+    # The line that the message has.
+    line = re.search(r"fastpipe\.remove\(.*\.exists\(\)\]\)", copies)
+    assert line is not None
+    shutil.copytree(work / "dst", work / "cleaned")
+    command = line[0].replace("/dst'", "/cleaned'")
+    exec(command, {"fastpipe": fastpipe, "pathlib": pathlib})
+    assert fastpipe.open(work / "cleaned").class_counts == [10, 0, 10, 10]
     again = fastpipe.add(photos(work / "others", 1, first=300), work / "dst")
     assert "copies: " not in str(again.assumed)
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,13 @@ from fastpipe.packing.fields.agreement import Agreement, agreement_state_of
 from fastpipe.packing.growth.carried_columns import assumed_of_carried
 from fastpipe.packing.growth.choice import MAX_NAMED, SampleChoice
 from fastpipe.packing.growth.command_line import source_words
-from fastpipe.packing.growth.copies import assumed_of_copies
+from fastpipe.packing.growth.copies import (
+    Copies,
+    KnownPictures,
+    assumed_of_copies,
+    assumed_of_skipped_copies,
+    copies_in_shards,
+)
 from fastpipe.packing.growth.fit import (
     assumed_of_missing_labels,
     assumed_of_new_classes,
@@ -36,6 +43,7 @@ from fastpipe.packing.job.summary import PackedShards, assumed_of_tally
 from fastpipe.packing.job.threads import AdjustPlan, MakeShards, make_in_threads
 from fastpipe.packing.pipeline.converting import convert_sources
 from fastpipe.packing.pipeline.mask_values import assume_mask_values
+from fastpipe.packing.pipeline.source_identity import identity_of_source
 from fastpipe.packing.shard.entry import SOURCES, Tally
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
@@ -49,6 +57,8 @@ from fastpipe.sources.tables.tables import TableListing
 
 # Of the files of a source: if more have changed, they may be other photos with the same names.
 _SHARE_OF_OTHER_PHOTOS = 0.1
+# So many known files are compared with their samples.
+_FEW_FILES = 16
 
 
 @dataclass(frozen=True)
@@ -122,6 +132,7 @@ def add(
         listing = relabel(listing, index.classes)
 
         compared = compare_sources(listing, version, by, changed)
+        full_listing = listing
         listing = replace(listing, sources=compared.new)
         new_classes = assumed_of_new_classes(index, listing)
         no_labels = assumed_of_missing_labels(index, listing)
@@ -131,7 +142,13 @@ def add(
             known=compared.known,
             copies=compared.copies,
             skipped=compared.skipped,
-            assumed=(*listing.assumed, *inherited, *new_classes, *no_labels),
+            assumed=(
+                *listing.assumed,
+                *inherited,
+                *new_classes,
+                *no_labels,
+                *compared.assumed,
+            ),
         )
         if compared.new:
             change = {
@@ -145,7 +162,13 @@ def add(
                     listing, options, version.journal, adjust_plan, on_progress
                 )
                 grown = _publish_added(
-                    version, listing, fields, compared.is_kept, shards, grown
+                    version,
+                    listing,
+                    full_listing,
+                    fields,
+                    compared.is_kept,
+                    shards,
+                    grown,
                 )
         uploaded_bytes = version.journal.store.uploaded_bytes
         return replace(
@@ -185,6 +208,7 @@ def _plan_adjuster(version: Version, source: SourcePath) -> AdjustPlan:
 def _publish_added(
     version: Version,
     listing: Listing,
+    full_listing: Listing,
     fields: Sequence[SourceField],
     is_kept: Bools,
     shards: PackedShards,
@@ -195,6 +219,7 @@ def _publish_added(
     Args:
         version: that grows.
         listing: the new sources.
+        full_listing: all sources, those that the dataset has included.
         fields: of the next version.
         is_kept: (n,) which samples of the version stay.
         shards: of the new sources.
@@ -216,10 +241,15 @@ def _publish_added(
     rejected_keys = key_hashes(path for path, _ in rejected)
     is_rejected = np.isin(version.index.records["key"], rejected_keys)
     is_kept = is_kept | is_rejected
-    assumed_copies = assumed_of_copies(
-        version.index, is_kept, entries, version.journal.store, listing.sources
+    copies = copies_in_shards(
+        version.index,
+        is_kept,
+        entries,
+        version.journal.store,
+        full_listing,
+        is_same_source=grown.known > 0,
     )
-    grown = replace(grown, assumed=(*grown.assumed, *assumed_copies))
+    grown = replace(grown, assumed=(*grown.assumed, *assumed_of_copies(copies)))
     facts = Facts.of(listing)
     # No state: a pack of these sources alone would make another dataset than this version.
     facts = replace(facts, fields=tuple(fields), state="")
@@ -290,6 +320,7 @@ class ComparedSources(NamedTuple):
         known: number of sources that the dataset has.
         copies: number of sources whose picture the dataset has under another path.
         skipped: number of changed sources that are left out.
+        assumed: what to know of the copies.
     """
 
     new: list[Source]
@@ -297,6 +328,7 @@ class ComparedSources(NamedTuple):
     known: int
     copies: int
     skipped: int
+    assumed: Sequence[Assumption]
 
 
 def compare_sources(
@@ -333,9 +365,11 @@ def compare_sources(
     new = list(compress(sources, ~has_key | is_replaced))
 
     copies: set[str] = set()
+    assumed: list[Assumption] = []
     if by == "content":
         # Samples that are replaced do not count: their pictures may come again under another path.
-        copies = _find_copies(listing, new, version, is_kept)
+        copies, known_copies = _find_copies(listing, new, version, is_kept)
+        assumed = assumed_of_skipped_copies(known_copies)
         new = [source for source in new if source.path not in copies]
     return ComparedSources(
         new,
@@ -343,6 +377,7 @@ def compare_sources(
         known=int(is_same.sum()),
         copies=len(copies),
         skipped=int((has_changed & ~is_replaced).sum()),
+        assumed=assumed,
     )
 
 
@@ -397,6 +432,8 @@ def _has_same_content(
         packed_sizes = version.columns[SOURCES]["bytes"]
         is_same &= packed_sizes[rows] == sizes
 
+        is_same &= ~_have_other_pictures(listing, version, rows, is_same)
+
     # A source with a newer time may have the same content, so its picture is compared.
     changed_ns = np.array([source.ctime_ns for source in sources], np.int64)
     is_newer = is_same & (changed_ns > _listed_ns(version)[rows])
@@ -410,19 +447,73 @@ def _has_same_content(
     return is_same
 
 
+def _have_other_pictures(
+    listing: Listing, version: Version, rows: Int64s, is_same: Bools
+) -> Bools:
+    """(sources,) which sources have another picture than the sample in their row.
+
+    Photos of another camera may have the names and the sizes of those in the dataset: BMPs, say.
+    So a few files are compared, and all of them only if one of these is another one.
+
+    Args:
+        listing: the sources.
+        version: that grows.
+        rows: (sources,) of the index.
+        is_same: (sources,) which sources have the path, the size and the label of the sample.
+    """
+    sources = listing.sources
+    identities = np.array(version.index.records["identity"])
+
+    def has_other_picture(source_index: int) -> bool:
+        identity = identity_of_source(listing.root, sources[source_index])
+        return identity is not None and identity != identities[rows[source_index]]
+
+    is_other = np.zeros(len(sources), np.bool_)
+    # Reading from a bucket takes long.
+    if not isinstance(listing.root, Path):
+        return is_other
+    candidates = np.flatnonzero(is_same)
+    step = max(1, len(candidates) // _FEW_FILES)
+    few = candidates[::step].tolist()
+    if any(has_other_picture(source_index) for source_index in few):
+        for source_index in candidates.tolist():
+            is_other[source_index] = has_other_picture(source_index)
+    return is_other
+
+
 def _find_copies(
     listing: Listing, new: Sequence[Source], version: Version, is_kept: Bools
-) -> set[str]:
-    """The paths of new sources whose picture is in the dataset, or has come before."""
-    hashes = np.array(version.index.records["xxh3_64"])
-    seen = set(hashes[is_kept].tolist())
-    copies = set()
+) -> tuple[set[str], Copies]:
+    """The paths of new sources whose picture is in the dataset, or has come before; and those of
+    which the dataset has the picture.
+    """
+    # A source that cannot be packed is no copy. It is rejected when its shard is made.
+    digests = {}
     for path, digest in _digests(listing, new, version.options).items():
-        # A source that cannot be packed is no copy. It is rejected when its shard is made.
-        if digest is not None and digest in seen:
+        if digest is not None:
+            digests[path] = digest
+    hashes = np.array(list(digests.values()), np.uint64)
+    rows = KnownPictures(version.index, is_kept).find(hashes)
+    is_known = rows >= 0
+
+    seen: set[int] = set()
+    copies = set()
+    for (path, digest), is_in_dataset in zip(digests.items(), is_known, strict=True):
+        if is_in_dataset or digest in seen:
             copies.add(path)
         seen.add(digest)
-    return copies
+    label_of_path = {source.path: source.label for source in new}
+    known_paths = list(compress(digests, is_known))
+    labels = [label_of_path[path] for path in known_paths]
+    known_copies = Copies(
+        version.index,
+        listing,
+        key_hashes(readable(path) for path in known_paths),
+        rows[is_known],
+        np.array(labels, np.int64),
+        is_same_source=False,
+    )
+    return copies, known_copies
 
 
 def _listed_ns(version: Version) -> Int64s:

@@ -11,11 +11,11 @@ import numpy as np
 
 from fastpipe.arrays import Bools, Int64s
 from fastpipe.dataset.format.packed_index import PackedIndex
-from fastpipe.dataset.format.sample_layout import identity_of, key_hashes
-from fastpipe.errors import FastpipeError, format_count, readable
+from fastpipe.dataset.format.sample_layout import key_hashes
+from fastpipe.errors import format_count, readable
+from fastpipe.packing.pipeline.source_identity import identity_of_source
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.sources.listing import Listing, Source
-from fastpipe.sources.source_bytes import read_source
 from fastpipe.sources.tables.tables import TableListing
 
 # A refusal should not read a large source: moved files are looked for among so many new ones.
@@ -150,21 +150,10 @@ def _find_moved(
         if num_read == _MAX_READ:
             return moved, False
         num_read += 1
-        identity = _identity_of_source(listing, source)
+        identity = identity_of_source(listing.root, source)
         for row in rows:
             if int(identities[row]) == identity:
                 moved.append((index.source_path_of(row), readable(source.path)))
                 rows.remove(row)
                 break
     return moved, True
-
-
-def _identity_of_source(listing: Listing, source: Source) -> int | None:
-    """The identity of a source's picture; None: it cannot be read."""
-    if source.identity is not None:
-        return source.identity
-    try:
-        data = read_source(listing.root, source)
-    except (FastpipeError, OSError):
-        return None
-    return identity_of(len(data), lambda offset, size: data[offset : offset + size])

@@ -348,7 +348,7 @@ def grown_table(grown: Grown, dst: str, *, action: str) -> RenderableType:
         table.add_row("uploaded", f"{uploaded_mb:,.1f} MB")
     if grown.known:
         files = format_count(grown.known, "file")
-        table.add_row("known", f"{files}, in the dataset already")
+        table.add_row("known", f"{files}, by path, size and label")
     if grown.copies:
         files = format_count(grown.copies, "file")
         table.add_row("copies", f"{files} with a picture of the dataset")
