@@ -49,6 +49,7 @@ from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.facts import Facts
 from fastpipe.sources.files import SourcePath
+from fastpipe.sources.folders.doubtful_classes import AS_CLASSES
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Assumption, Listing, Source, SourceField
 from fastpipe.sources.member_fields import field_of_dataset
@@ -132,6 +133,7 @@ def add(
         listing = relabel(listing, index.classes)
 
         compared = compare_sources(listing, version, by, changed)
+        assumed_of_listing = _without_settled(listing, index)
         full_listing = listing
         listing = replace(listing, sources=compared.new)
         new_classes = assumed_of_new_classes(index, listing)
@@ -143,7 +145,7 @@ def add(
             copies=compared.copies,
             skipped=compared.skipped,
             assumed=(
-                *listing.assumed,
+                *assumed_of_listing,
                 *inherited,
                 *new_classes,
                 *no_labels,
@@ -187,6 +189,18 @@ def _add_options(given: PackOptions, by: str, changed: str) -> list[str]:
     if given.source.image_root is not None:
         words += ["--image-root", given.source.image_root]
     return words
+
+
+def _without_settled(listing: Listing, index: PackedIndex) -> list[Assumption]:
+    """What is assumed of a source, without what was settled when the dataset was packed: that its
+    folders are classes.
+    """
+    has_new_classes = not set(listing.classes) <= set(index.classes)
+    assumed = []
+    for assumption in listing.assumed:
+        if has_new_classes or assumption.option != AS_CLASSES:
+            assumed.append(assumption)
+    return assumed
 
 
 def _plan_adjuster(version: Version, source: SourcePath) -> AdjustPlan:

@@ -25,7 +25,7 @@ from fastpipe.sources.folders.doubtful_classes import (
     split_as_class,
 )
 from fastpipe.sources.folders.folder_roles import is_called_image, is_called_target
-from fastpipe.sources.folders.paired_folders import assume_no_pairs
+from fastpipe.sources.folders.paired_folders import describe_pairs
 from fastpipe.sources.folders.splits import (
     are_called_like_parts,
     choose_split,
@@ -204,12 +204,11 @@ def _assume_no_roles(folders: Sequence[str]) -> list[Assumption]:
 def _assume_no_pairs(
     sources: Sequence[Source], classes: Sequence[str]
 ) -> list[Assumption]:
-    """As `assume_no_pairs`; a tar has no option for it."""
-    assumed = []
-    for assumption in assume_no_pairs(sources, classes):
-        text = f"{assumption.text}; {_UNPACK}"
-        assumed.append(Assumption(text))
-    return assumed
+    """As `paired_folders.assume_no_pairs`; a tar has no option for it."""
+    text = describe_pairs(sources, classes)
+    if not text:
+        return []
+    return [Assumption(f"{text}; {_UNPACK}")]
 
 
 def refuse_split(root: SourcePath, split: str | None) -> None:

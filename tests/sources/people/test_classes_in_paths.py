@@ -304,7 +304,7 @@ def test_pairs_in_splits_by_a_pattern(tmp_path: Path) -> None:
         f"others; to leave them out, pass {source}/our485; to pack them alone (--split eval15)"
     )
     assert texts[1].startswith(
-        "classes: the folders high, low, whose pictures have the same names in each. "
+        "classes: the folders high, low are packed as classes, but their pictures have the same "
     )
     assert len(texts) == 2
     texts = assumed(

@@ -345,7 +345,10 @@ PAIRS = {
             "classes: the folders images, masks, though images and masks are called like images and "
             "what belongs to them; unpack the tar, and pack the folder that it holds",
         ),
-        (("high/", "low/"), "classes: the folders high, low, whose pictures have the same names"),
+        (
+            ("high/", "low/"),
+            "classes: the folders high, low are packed as classes, but their pictures have the same",
+        ),
     ],
 )
 def test_pairs_in_a_tar(tmp_path: Path, folders: tuple[str, str], text: str) -> None:
