@@ -36,6 +36,7 @@ from fastpipe.sources.annotations.annotation_folders import (
 )
 from fastpipe.sources.annotations.coco_folders import begins_like_coco
 from fastpipe.sources.annotations.defect_masks import find_defect_pairs
+from fastpipe.sources.annotations.repeated_labels import is_of_other_images_or_repeats
 from fastpipe.sources.annotations.tools import mot
 from fastpipe.sources.file_formats import unread_remedy
 from fastpipe.sources.files import Names, names_in, shared_folders
@@ -351,7 +352,7 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
             if not is_far and not images.have_labels:
                 yield _describe_data(path)
             continue
-        if images.have_labels and _says_no_labels(path, images):
+        if images.have_labels and _says_no_labels(path, images, is_far=is_far):
             continue
         listed = _images_named_in(path, images, is_far=is_far)
         if listed or _is_about_folder(path, images.root):
@@ -374,7 +375,7 @@ def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
             yield _describe_numbers(path, images.root)
 
 
-def _says_no_labels(path: Path, images: _Images) -> bool:
+def _says_no_labels(path: Path, images: _Images, *, is_far: bool) -> bool:
     """Whether a table says nothing of images that their class folders do not say, or splits alone."""
     # Another assumption names the splits in a list, unless the user has named a split already.
     if not images.is_split and is_unused_list(path, images.passed, images.sources):
@@ -383,7 +384,12 @@ def _says_no_labels(path: Path, images: _Images) -> bool:
     if has_only_ids(path) or is_ground_truth(path):
         return True
     rows = first_cells(path)
-    return bool(rows) and has_answers(rows[0])
+    if rows and has_answers(rows[0]):
+        return True
+    # A list of a tool has no header, and fewer rows that name an image.
+    if path.suffix.lower() not in _COLUMN_ENDINGS:
+        return False
+    return is_of_other_images_or_repeats(path, images.sources, is_far=is_far)
 
 
 def _annotation_files(

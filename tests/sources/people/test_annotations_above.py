@@ -409,10 +409,30 @@ def test_answers_of_a_model_and_logs_are_no_labels(tmp_path: Path, name: str, co
     assert assumed(fastpipe.pack(tmp_path / "photos", tmp_path / "packed")) == []
 
 
+@becomes(
+    "class folders; above them a table that has their names as labels, or lists other photos",
+    "the classes of the folders; nothing is proposed",
+)
+@pytest.mark.parametrize("folder", ["", "data"])
+def test_a_table_that_says_nothing_new_of_class_folders(tmp_path: Path, folder: str) -> None:
+    names = ["000.jpg", "001.jpg"]
+    photos(tmp_path / folder / "photos/ant", *names)
+    photos(tmp_path / folder / "photos/bee", *names)
+    rows = [f"{name}/{number:03d}.jpg,{name}\n" for name in ("ant", "bee") for number in range(9)]
+    if not folder:
+        rows = [row for row in rows if "00.jpg" in row or "01.jpg" in row]
+    write(tmp_path / "labels.csv", "path,label\n" + "".join(rows))
+    assert assumed(fastpipe.pack(tmp_path / folder / "photos", tmp_path / "packed")) == []
+    # Two folders above, the labels may be others: most of the rows are not about these photos.
+    write(tmp_path / "labels.csv", "path,label\n" + "".join(rows).replace(",bee", ",wasp"))
+    texts = assumed(fastpipe.pack(tmp_path / folder / "photos", tmp_path / "again"))
+    assert bool(texts) == (not folder)
+
+
 def test_a_table_of_labels_above_class_folders_is_still_named(tmp_path: Path) -> None:
     photos(tmp_path / "photos/ant", "100001.jpg")
     photos(tmp_path / "photos/bee", "100002.jpg")
-    write(tmp_path / "labels.csv", LABELS)
+    write(tmp_path / "labels.csv", LABELS.replace("02.jpg,bee", "02.jpg,wasp"))
     assert "though /labels.csv has the names of these images" in saying(
         tmp_path, tmp_path / "photos"
     )
