@@ -30,6 +30,7 @@ from fastpipe.packing.job.log import (
 )
 from fastpipe.packing.job.progress import PackProgress
 from fastpipe.packing.job.summary import Summary
+from fastpipe.packing.job.training_beside import assume_other_numbers_beside
 from fastpipe.packing.shard.options import (
     CHOICES,
     DEFAULT_SHARD_BYTES,
@@ -274,6 +275,11 @@ def pack(
     if isinstance(destination, Path) and not summary.already_packed:
         contradictions = describe_contradictions(PackedIndex(destination))
         summary = replace(summary, contradictions=contradictions)
+        if options.source.classes is None:
+            beside = assume_other_numbers_beside(
+                destination, summary.info, summary.assumed
+            )
+            summary = replace(summary, assumed=(*summary.assumed, *beside))
     log_assumed(source, summary.assumed)
     log_contradictions(source, summary.contradictions)
     log_stray(source, summary.stray)
