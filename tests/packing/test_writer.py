@@ -889,3 +889,21 @@ def test_a_writer_is_sent_to_another_process(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"cannot be copied or sent.*fastpipe\.concat"):
             pickle.dumps(writer)
     assert len(fastpipe.open(tmp_path / "packed")) == 1
+
+
+@pytest.mark.parametrize(
+    ("points", "text"),
+    [
+        (
+            [30, 40, 2, 50, 60, 2, 0, 0, 0],
+            r"\(9,\)\. M is .* of objects.*reshape\(points, \(-1, K, 3\)",
+        ),
+        ([[30, 40, 2, 50, 60, 2]], r"\(1, 6\)\. M is .*np\.reshape"),
+        ([[[30, 40]]], r"\(1, 1, 2\)\. M is the number of objects, K that of points of each$"),
+        ([[[30, float("inf"), 2]]], r"finite as a float32, got \S+.*[^h]$"),
+    ],
+)
+def test_points_of_another_shape(tmp_path: Path, points: Any, text: str) -> None:
+    writer = fastpipe.Writer(tmp_path / "packed", {"joints": "keypoints"})
+    with pytest.raises(PackError, match=text), writer:
+        writer.add(PIXELS, key="one", joints=points)

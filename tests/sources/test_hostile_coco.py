@@ -281,3 +281,17 @@ def test_any_counts_are_drawn_or_refused(counts: object) -> None:
         return
     assert drawn.shape == (4, 5)
     assert set(np.unique(drawn)) <= {0, 3}
+
+
+def test_images_that_were_resized_after_they_were_annotated(tmp_path: Path) -> None:
+    what = content()
+    what["images"][0] |= {"width": 80, "height": 60}
+    what["images"][1] |= {"width": 80, "height": 50}
+    what["annotations"] = []
+    reasons = dict(packed(tmp_path, what).tally.rejected)
+    assert reasons["000.jpg"] == (
+        "expected 80 x 60 pixels, as its annotations say; got 40 x 30; if it was resized after it "
+        "was annotated, pack the original image with --max-size 40, or multiply the boxes and points "
+        "by 0.5 and write its width and height into the annotations"
+    )
+    assert reasons["001.jpg"].endswith("got 40 x 30")

@@ -140,7 +140,10 @@ def _remedy(boxes: Boxes, other: OtherFrame) -> str:
     """What to do with an image whose boxes lie outside."""
     clamped = clamp_boxes(boxes, *other.size)
     if find_outside(clamped, *other.size).any():
-        return KEEP_IMAGE
+        return (
+            "if this is so of many images, are their boxes of images of another size? Else "
+            f"{KEEP_IMAGE}"
+        )
     # Boxes of the other picture would be cut and moved to wrong places.
     return (
         f"they lie inside the image as it is {other.coordinates} by its EXIF orientation: "

@@ -33,6 +33,10 @@ from fastpipe.sources.picture.jpeg import ACROSS, DOWN, SWAPPED, turn_upright
 
 # Orientations that turn by a quarter. Every other one is its own inverse.
 _INVERSE = {6: 8, 8: 6}
+# A picture has another size if its sides differ by more than this share; and the same ratio of its
+# sides if both are scaled by factors that differ by less, as sides are rounded.
+_SAME_SIZE = 0.02
+_SAME_RATIO = 0.01
 
 Size = tuple[int, int]  # width and height
 
@@ -224,6 +228,27 @@ def sizes_of(packed: Packed) -> str:
     if packed.orientation in SWAPPED and width != height:
         return f"{height} x {width} (as shown) or {width} x {height} (as stored)"
     return f"{width} x {height}"
+
+
+def describe_scale(size: Size, packed: Packed) -> str:
+    """What to do with a picture whose values are of the same picture in this other size; "" if its
+    sides are in another ratio.
+    """
+    for frame in (Frame(SHOWN), Frame(STORED)):
+        width, height = size_in(frame, packed)
+        factor = width / size[0] if size[0] else 0.0
+        other_factor = height / size[1] if size[1] else 0.0
+        is_resized = abs(factor - 1) > _SAME_SIZE
+        if is_resized and abs(factor - other_factor) <= _SAME_RATIO * factor:
+            limit = ""
+            if factor < 1:
+                limit = f" with --max-size {max(width, height)}"
+            return (
+                "; if it was resized after it was annotated, pack the original image"
+                f"{limit}, or multiply the boxes and points by {factor:.4g} and write its width and "
+                "height into the annotations"
+            )
+    return ""
 
 
 @cache

@@ -25,6 +25,7 @@ _LEAST_SIDE = 8
 # A message shows so much of a value.
 _MAX_SHOWN_ENTRIES = 8
 _MAX_SHOWN_CHARACTERS = 62
+_EXPECTED_POINTS = "points x, y, visibility of shape (M, K, 3)"
 
 
 @contextlib.contextmanager
@@ -344,8 +345,27 @@ def _parse_boxes(value: Any) -> Boxes:
     return Boxes(boxes, np.array(numbers, dtype=np.int64))
 
 
+def _describe_points(value: Any) -> str:
+    """What the axes of keypoints are, and how a list of COCO gets them; "" if that is no help."""
+    axes = ". M is the number of objects, K that of points of each"
+    with contextlib.suppress(ValueError, TypeError, RuntimeError):
+        shape = np.shape(value)
+        # One object, or a row for each: K points as 3 K numbers.
+        if 1 <= len(shape) <= 2 and shape[-1] % 3 == 0:
+            return f"{axes}. With K points, COCO's flat lists become this by np.reshape(points, (-1, K, 3))"
+        if len(shape) == 0:
+            return ""
+        # Else the numbers are at fault, not the shape.
+        if len(shape) != 3 or shape[-1] != 3:
+            return axes
+    return ""
+
+
 def _parse_keypoints(value: object) -> Float32s:
-    points = _parse_array(value, "points x, y, visibility of shape (M, K, 3)", 0, 3)
+    try:
+        points = _parse_array(value, _EXPECTED_POINTS, 0, 3)
+    except ImageError as problem:
+        raise ImageError(f"{problem}{_describe_points(value)}") from None
     visibilities = points[..., 2]
     if (visibilities < 0).any():
         raise ImageError(

@@ -85,7 +85,11 @@ def _assume_values(field: SourceField, values: set[int]) -> Iterator[Assumption]
     # White is the largest number of 8 or of 16 bits.
     white = max(values, default=0)
     if white in (_BORDER, _WHITE_16_BIT) and values <= {0, white}:
-        yield Assumption(
+        text = (
             f"field {field.name}: the masks hold the values 0 and {white}, which stay; losses that "
-            "take numbers of classes expect 0 and 1"
+            "take numbers of classes expect 0 and 1. In the training loop, write masks = "
+            f"(batch[{field.name!r}] > {white // 2}).long()"
         )
+        if white == _BORDER:
+            text += ". Where ignore_index=255, as it often is, a loss leaves out all objects"
+        yield Assumption(text)

@@ -26,6 +26,7 @@ from fastpipe.packing.fields.mask import (
 from fastpipe.packing.fields.placement import (
     Frame,
     Size,
+    describe_scale,
     frame_by_size,
     size_in,
     sizes_of,
@@ -83,7 +84,7 @@ def read_values(
         if frame_of_size is None:
             raise ImageError(
                 f"expected {size[0]} x {size[1]} pixels, as its annotations say; got "
-                f"{sizes_of(packed)}"
+                f"{sizes_of(packed)}{describe_scale(tuple(size), packed)}"
             )
         if not default_frame.certain:
             is_stored = frame_of_size.coordinates == STORED

@@ -50,6 +50,7 @@ def test_test_images(tmp_path: Path) -> None:
     assert by_folder == {"good": "good", "crack": "crack", "hole": "hole"}
     without, values = assumed(summary)
     assert "the values 0 and 255, which stay" in values
+    assert "masks = (batch['mask'] > 127).long(). Where ignore_index=255" in values
     assert without.startswith("field mask: images without a mask: 1, in the folders good;")
 
 
