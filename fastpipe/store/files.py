@@ -11,10 +11,10 @@ import platform
 from pathlib import Path
 
 from fastpipe.dataset.format.folder import Place
+from fastpipe.dataset.format.layout import LOCK_FILE
 from fastpipe.errors import PackError
 
 PARTIAL = ".partial"
-LOCK_FILE = "lock"
 # Errors of a file system that has no locks, such as Lustre without the option flock, or NFS without
 # its lock service. 524 is ENOTSUPP, which the kernel should keep to itself; some file systems let
 # it out.

@@ -294,4 +294,4 @@ def test_images_that_were_resized_after_they_were_annotated(tmp_path: Path) -> N
         "was annotated, pack the original image with --max-size 40, or multiply the boxes and points "
         "by 0.5 and write its width and height into the annotations"
     )
-    assert reasons["001.jpg"].endswith("got 40 x 30")
+    assert reasons["001.jpg"].endswith("got 41 x 30")

@@ -8,9 +8,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
+from fastpipe.dataset.format.layout import (
+    DATASET_FILE,
+    INDEX_FILE,
+    LOCK_FILE,
+    WORK_FOLDER,
+)
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import ConfigError, did_you_mean_path, readable
+from fastpipe.machine.file_locks import holder_of_lock
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
 
@@ -97,7 +103,7 @@ def why_no_dataset(path: Path) -> str:
                 in_folder = f" in {readable(os.getcwd())}"
             hint = (
                 f"{in_folder}. Pass a folder that exists, or pack images into this one: fastpipe pack "
-                f"SRC {path}"
+                f"SRC {path}{_describe_other_ranks()}"
             )
         return f"{path} does not exist{hint}"
     if not path.is_dir():
@@ -110,6 +116,12 @@ def why_no_dataset(path: Path) -> str:
             f"first: fastpipe pack {path} DST"
         )
     if (path / WORK_FOLDER).exists():
+        process = holder_of_lock(path / WORK_FOLDER / LOCK_FILE)
+        if process is not None:
+            return (
+                f"{path} is no dataset yet: process {process} is packing into it. Wait until it ends"
+                f"{_describe_other_ranks()}"
+            )
         return (
             f"{path} holds an unfinished pack: {DATASET_FILE} is missing, because it is "
             "written last. Run the same `fastpipe pack` command, or the program with fastpipe.Writer, "
@@ -125,6 +137,14 @@ def why_no_dataset(path: Path) -> str:
         f"{path} is not a packed dataset: it has no {DATASET_FILE}. "
         f"If it holds photos, pack them first: fastpipe pack {path} DST"
     )
+
+
+def _describe_other_ranks() -> str:
+    """What to do if another rank packs the dataset; "" if there is none."""
+    num_ranks = os.environ.get("WORLD_SIZE", "")
+    if not num_ranks.isdecimal() or int(num_ranks) < 2:
+        return ""
+    return ". If another rank packs it, call torch.distributed.barrier() on all ranks before they open it"
 
 
 def _describe_wrong_data(data: object) -> str:

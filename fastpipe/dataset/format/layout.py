@@ -31,6 +31,7 @@ REJECTED_FILE = "rejected.jsonl"
 SOURCES_FILE = "sources.npy"
 # Holds the files of an unfinished pack; a finished dataset has none.
 WORK_FOLDER = ".pack"
+LOCK_FILE = "lock"  # in the work folder, locked by the program that writes there
 
 # One record a sample, in shard order: 54 bytes, packed, little-endian.
 INDEX_DTYPE = np.dtype(

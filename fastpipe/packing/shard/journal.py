@@ -36,6 +36,7 @@ from fastpipe.dataset.format.fields import FIELDS_FOLDER
 from fastpipe.dataset.format.layout import (
     DATASET_FILE,
     INDEX_FILE,
+    LOCK_FILE,
     REJECTED_FILE,
     SOURCES_FILE,
     WORK_FOLDER,
@@ -44,7 +45,7 @@ from fastpipe.dataset.format.layout import (
 from fastpipe.errors import PackError
 from fastpipe.packing.shard.entry import Entry, read_entry
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.store.files import LOCK_FILE, PARTIAL, WorkFolder
+from fastpipe.store.files import PARTIAL, WorkFolder
 from fastpipe.store.store import Store
 
 PLAN_FILE = f"{WORK_FOLDER}/plan.json"

@@ -17,6 +17,7 @@ from support.datasets.packed import packed_jpeg
 from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES
 
 import fastpipe
+from fastpipe.dataset.format import folder
 from fastpipe.dataset.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, WORK_FOLDER
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import DatasetError
@@ -100,6 +101,22 @@ def test_an_unfinished_pack(flat: Path, copied: Copy) -> None:
     (dataset / DATASET_FILE).unlink()
     (dataset / WORK_FOLDER).mkdir()
     assert_refused(dataset, dataset, "unfinished pack", "Run the same `fastpipe pack` command, or")
+
+
+def test_a_pack_under_way(flat: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = copied(flat)
+    (dataset / DATASET_FILE).unlink()
+    (dataset / WORK_FOLDER).mkdir()
+    monkeypatch.setattr(folder, "holder_of_lock", {dataset / WORK_FOLDER / "lock": 77}.get)
+    assert_refused(dataset, dataset, "no dataset yet", "process 77 is packing into it. Wait until")
+
+
+def test_ranks_are_told_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for num_ranks, is_said in (("1", False), ("2", True)):
+        monkeypatch.setenv("WORLD_SIZE", num_ranks)
+        with pytest.raises(DatasetError, match="does not exist") as caught:
+            PackedIndex(tmp_path / "later")
+        assert ("call torch.distributed.barrier() on all ranks" in str(caught.value)) == is_said
 
 
 def test_an_unfinished_copy(flat: Path, copied: Copy) -> None:
