@@ -406,6 +406,7 @@ def test_removing(work: Path) -> None:
     }
     text = succeeded("remove", work / "dst", "--keys", work / "keys.txt")
     assert re.search(r"^removed +4 samples *\ndataset +version 2 of ", text)
+    assert "numbers (id) than in version 1; keys stay" in text
     left = {key: label for key, label in before.items() if key not in keys}
     assert epoch(work / "dst") == left
     assert fastpipe.remove(work / "dst", classes="c1").removed == sum(

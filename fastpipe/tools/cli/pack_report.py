@@ -342,9 +342,7 @@ def grown_table(grown: Grown, dst: str, *, action: str) -> RenderableType:
     samples = format_count(grown.info["samples"], "sample")
     table.add_row("dataset", f"{state} {version} of {folder}, {samples}")
     if grown.removed:
-        text = (
-            f"samples have other numbers (id) than in version {version - 1}; keys stay"
-        )
+        text = f"samples may have other numbers (id) than in version {version - 1}; keys stay"
         table.add_row("numbers", text)
     if grown.added:
         table.add_row("time", f"{grown.seconds:.1f} s")
