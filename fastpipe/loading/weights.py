@@ -132,8 +132,8 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
     for name in names:
         if name not in classes:
             raise ConfigError(
-                f"Weighted: {data.path} has no class {name!r}{suggest_class(name, data.classes)}; "
-                "names of classes and keys of samples do not go together"
+                f"Weighted: {data.path} has no class {name!r}, and names of classes do not go together "
+                f"with keys of samples{suggest_class(name, data.classes)}"
             )
     numbers = _check_numbers(given, names, "class", expected)
     values = np.ones(len(classes) + 1)

@@ -373,7 +373,11 @@ Weighted, Repeated, PerClass = fastpipe.Weighted, fastpipe.Repeated, fastpipe.Pe
         ),
         (
             Weighted({"cow": 1, "elephant": 1}),
-            "no class 'elephant'; it has 'ant', .*; names of classes and keys of",
+            "no class 'elephant', and names .* keys of samples; it has 'ant', ",
+        ),
+        (
+            Weighted({"cow": 1, "be": 2}),
+            "no class 'be', and names .* keys of samples; did you mean 'bee'\\?$",
         ),
         (Weighted({"cow": -1}), "number at least 0 for each .*; got -1.0 for class 'cow'$"),
         (Weighted({"cow": "2"}), "got str '2'$"),  # type: ignore[dict-item]

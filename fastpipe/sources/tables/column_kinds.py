@@ -20,6 +20,7 @@ from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.annotations.detections import CATEGORIES, Detections
 from fastpipe.sources.annotations.run_lengths import are_runs
+from fastpipe.sources.tables.shown_row import show_row
 
 # Texts of a CSV file that mean "no label", without the spaces around them.
 NO_LABELS = ("", "-1", "-1.0")
@@ -297,7 +298,7 @@ class ColumnSummary:
         if self.has_fractions and self._types.keys().isdisjoint(("int", "padded")):
             name = column.rpartition("column ")[2]
             raise PackError(
-                f"{column}: {self._types['float']} has a fraction; expected classes, as whole "
+                f"{column}: {show_row(self._types['float'])} has a fraction; expected classes, as whole "
                 f"numbers or names. Scores and angles are a field: --field score={name}"
             )
 
@@ -313,7 +314,8 @@ class ColumnSummary:
         are_padded = rows.keys() <= {"int", "padded"}
         if names and "int" in rows and not are_padded:
             raise PackError(
-                f"{column}: labels are numbers ({rows['int']}) and names ({names[0]}); expected "
+                f"{column}: labels are numbers ({show_row(rows['int'])}) and names "
+                f"({show_row(names[0])}); expected "
                 'only one of both. In JSONL, 7 is a number and "7" is a name'
             )
         return not names and not self.are_ids

@@ -251,7 +251,7 @@ def test_a_column_that_became_a_field_is_no_label(two: Path) -> None:
 def test_scores_as_labels(two: Path) -> None:
     text = "image,label\na.jpg,0.5\nb.jpg,0.25\n"
     with pytest.raises(
-        PackError, match=r"000002 has a fraction; expected classes.* --field score=label"
+        PackError, match=r"a\.csv, line 2 has a fraction; expected classes.* --field score=label"
     ):
         pack_text(two, "a.csv", text)
     pack_text(two, "a.csv", text, fields=["score=label"])
