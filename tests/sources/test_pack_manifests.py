@@ -234,7 +234,7 @@ UNCERTAIN: list[tuple[str, str, str]] = [
     (
         "a.csv",
         "path,label\na.jpg,cat\nb.jpg,7\n",
-        r"are numbers \(a\.csv/000003\) and names \(a\.csv/000002\)",
+        r"are numbers \(a\.csv, line 3\) and names \(a\.csv, line 2\)",
     ),
     (
         "a.jsonl",
