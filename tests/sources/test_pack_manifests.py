@@ -262,12 +262,12 @@ UNCERTAIN: list[tuple[str, str, str]] = [
     (
         "a.csv",
         "path,label\na.jpg,7\nb.jpg,1.5\n",
-        r"are numbers \(a\.csv/000002\) and names \(a\.csv/000003\)",
+        r"are numbers \(a\.csv, line 2\) and names \(a\.csv, line 3\)",
     ),
     (
         "a.csv",
         "path,label\na,7\nb,007\nc,a\n",
-        r"are numbers \(a\.csv/000002\) and names \(a\.csv/00000\d\)",
+        r"are numbers \(a\.csv, line 2\) and names \(a\.csv, line \d\)",
     ),
     (
         "a.jsonl",

@@ -72,7 +72,8 @@ def assume_other_numbers_beside(
         Assumption(
             f"classes: {shown}, beside this dataset, has the classes {first_names(known, _MAX_NAMES)}; "
             f"here {first_names(other, _MAX_NAMES)} {verb} {number}. If a model of {shown} is "
-            "evaluated on this dataset, pack it again with --overwrite and",
+            "evaluated on this dataset, pack it again with this option, and --overwrite "
+            "(overwrite=True)",
             f"{_CLASSES_FROM} {quote_for_shell(str(training))}",
         )
     ]
