@@ -227,3 +227,20 @@ def test_a_destination_that_is_no_folder(flat: Path) -> None:
     data = fastpipe.open(flat)
     with pytest.raises(ConfigError, match=r"save_columns: expected the folder .* pass '.*flat"):
         data.save_columns(None)  # type: ignore[arg-type]
+
+
+def test_packing_a_dataset_again_names_its_saved_columns(flat: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(flat, tmp_path / "copied")
+    data = fastpipe.open(copied)
+    labels = (np.array(data["label"]) + 1) % len(data.classes)
+    data.with_labels(labels, classes=data.classes).save_columns(copied)
+    again = tmp_path / "again"
+    (assumption,) = fastpipe.pack(copied, again).assumed
+    assert f"label: save_columns wrote it beside {copied}, which is not packed" in assumption.text
+    old = fastpipe.open(copied)
+    new = fastpipe.open(again)
+    labels_by_key = dict(zip(old["key"], old["label"], strict=True))
+    assert dict(zip(new["key"], new["label"], strict=True)) != labels_by_key
+    new.with_labels(labels_by_key, classes=old.classes).save_columns(again)
+    new = fastpipe.open(again)
+    assert dict(zip(new["key"], new["label"], strict=True)) == labels_by_key

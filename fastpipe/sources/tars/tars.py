@@ -49,6 +49,7 @@ from fastpipe.sources.tars.tar_samples import (
     read_entries,
 )
 from fastpipe.store.remote.options import RemoteOptions
+from fastpipe.store.saved_columns import LABEL, read_saved
 
 _MAX_SHOWN_CLASSES = 5
 _MAX_SHOWN_EXTENSIONS = 10
@@ -185,7 +186,33 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     listing = _listing_of(root, index.classes, samples, [], fields)
     _use_origins(listing.sources, index, index.sources())
     # Packing has turned the values of the fields together with the pictures.
-    return replace(listing, coordinates=STORED)
+    listing = replace(listing, coordinates=STORED)
+    if isinstance(root, Path):
+        listing = add_assumptions(listing, _assume_saved_columns(root, index))
+    return listing
+
+
+def _assume_saved_columns(root: Path, index: PackedIndex) -> list[Assumption]:
+    """Says that the columns that `save_columns` wrote beside a dataset are not packed."""
+    saved = read_saved(index.folder, index.fingerprint)
+    if saved is None or not saved.files:
+        return []
+    names = ", ".join(saved.files)
+    it = "it" if len(saved.files) == 1 else "them"
+    verb = "is" if len(saved.files) == 1 else "are"
+    old = repr(readable(root))
+    if LABEL in saved.files:
+        call = "with_labels(dict(zip(old['key'], old['label'])), classes=old.classes)"
+    else:
+        name = next(iter(saved.files))
+        call = f"with_column({name!r}, dict(zip(old['key'], old[{name!r}])))"
+    return [
+        Assumption(
+            f"{names}: save_columns wrote {it} beside {readable(root)}, which {verb} not packed: labels and "
+            f"fields are those of the shards. To carry {it} over afterwards: old = fastpipe.open({old}); "
+            f"new = fastpipe.open(DST); new.{call}.save_columns(DST)"
+        )
+    ]
 
 
 def _find_damage(root: SourcePath, index: PackedIndex) -> str | None:
