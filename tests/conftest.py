@@ -25,6 +25,7 @@ from support.datasets.shared import (  # noqa: F401 (fixtures)
     values,
 )
 from support.faults.packs import place, programs  # noqa: F401 (fixtures)
+from support.programs.habits import log, warned_anew  # noqa: F401 (fixtures)
 from support.ray.ray_cluster import ray_cluster, ray_nodes  # noqa: F401 (fixtures)
 from support.remote.cases import (  # noqa: F401 (fixtures)
     local_digests,

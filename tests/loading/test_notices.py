@@ -1,0 +1,203 @@
+"""Images and classes that a loader's options do not suit: named in the log when it is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from support.programs.habits import class_folders, loader_of, pack_pictures
+
+import fastpipe
+
+pytestmark = pytest.mark.usefixtures("warned_anew")
+
+
+def test_an_area_that_looks_like_a_side(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    size = fastpipe.Buckets(area=224, size_divisible=1)
+    fastpipe.loader(flat, 4, size=size, num_workers=1).close()
+    assert "images get about 224 pixels, such as 14 x 14" in log.text
+    assert "pass area=224 * 224" in log.text
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (fastpipe.Buckets(area=1024), "pass area=1024 * 1024"),
+        (fastpipe.Buckets(area=1024, fit="cover", size_divisible=16), "pass area=1024 * 1024"),
+        (fastpipe.Native(max_pixels=1024), "pass max_pixels=1024 * 1024"),
+        (fastpipe.Native(max_pixels=1280), "such as 35 x 35. For images of about 1280 x 1280"),
+    ],
+)
+def test_a_larger_area_that_looks_like_a_side(
+    large: Path, flat: Path, log: pytest.LogCaptureFixture, size: Any, words: str
+) -> None:
+    """Small images may well get so few pixels."""
+    fastpipe.loader(flat, 4, size=size, num_workers=1).close()
+    assert log.text == ""
+    for _ in range(2):
+        fastpipe.loader(large, 2, size=size, num_workers=1).close()
+    assert log.text.count(words) == 1
+
+
+def test_some_samples_without_a_label(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+    """Their label is -1. On a GPU a loss of it ends the program, with an error of another line."""
+    with fastpipe.Writer(tmp_path / "data", classes=["a", "b"]) as writer:
+        for number in range(9):
+            label = None if number == 4 else number % 2
+            writer.add(np.zeros((9, 9, 3), np.uint8), label=label, key=f"{number}")
+    data = fastpipe.open(tmp_path / "data")
+    loader_of(data.select(lambda columns: columns["label"] >= 0)).close()
+    loader_of(data, fields=["image"]).close()
+    assert log.text == ""
+    for _ in range(2):
+        loader_of(data).close()
+    assert log.text.count("1 of 9 samples has no label, which is -1 in a batch") == 1
+    assert "ignore_index=-1" in log.text
+
+
+def test_mixed_images_without_their_shares(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    augment = fastpipe.Augment(mixup=0.2)
+    for fields in (
+        ("image", "label"),
+        {"x": "image", "partner": "mix_index", "share": "mix_lam"},
+    ):
+        loader_of(flat, augment=augment, fields=fields).close()
+    loader_of(flat, augment=augment).close()
+    loader_of(flat, augment=fastpipe.Augment.imagenet(), fields=("image", "id")).close()
+    assert log.text == ""
+    for _ in range(2):
+        loader_of(flat, augment=augment, fields=("image", "id")).close()
+    assert log.text.count("augment= mixes the images of fields=, and no field says") == 1
+    assert '"mix_index" and "mix_lam"' in log.text
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_images_of_12_bits_in_16(
+    tmp_path: Path, log: pytest.LogCaptureFixture, packed: bool
+) -> None:
+    rng = np.random.default_rng(3)
+    for name, most in (("dark", 4095), ("full", 65535)):
+        source = tmp_path / name
+        source.mkdir()
+        for number in range(8):
+            pixels = rng.integers(0, most + 1, (20, 20)).astype(np.uint16)
+            Image.fromarray(pixels).save(source / f"{number}.png")
+        if packed:
+            fastpipe.pack(source, tmp_path / f"{name} packed")
+    suffix = " packed" if packed else ""
+    log.clear()
+    loader_of(tmp_path / f"full{suffix}").close()
+    loader_of(tmp_path / f"dark{suffix}", dtype=torch.uint16).close()
+    loader_of(tmp_path / f"dark{suffix}", fields=["id"]).close()
+    assert "bits a channel" not in log.text
+    for _ in range(2):
+        loader_of(tmp_path / f"dark{suffix}").close()
+    assert log.text.count("images of 16 bits a channel, with values of up to 12 bits") == 1
+    assert "pass dtype=torch.uint16" in log.text
+
+
+def test_a_sorted_list_is_an_order(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    numbers = list(range(0, 30, 2))
+    loader_of(flat, sampler=numbers[::-1]).close()
+    loader_of(flat, sampler=torch.utils.data.SubsetRandomSampler(numbers)).close()
+    loader_of(flat, sampler=numbers, train=False).close()
+    loader_of(flat, sampler=numbers, shuffle=False, crop=fastpipe.CenterCrop()).close()
+    assert log.text == ""
+    for _ in range(2):
+        loader_of(flat, sampler=numbers).close()
+    assert log.text.count("sampler= is a sorted list of samples, and a list is also their") == 1
+    assert "fastpipe.loader(data.select(numbers), ...)" in log.text
+
+
+def test_a_size_of_width_and_height(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+    wide = class_folders(tmp_path / "wide", (40, 20))
+    for size in (16, (8, 16), (12, 10)):
+        fastpipe.loader(wide, 4, size=size, num_workers=1).close()
+    assert "is (height, width)" not in log.text
+    for _ in range(2):
+        fastpipe.loader(wide, 4, size=(16, 8), num_workers=1).close()
+    assert log.text.count("size=(16, 8) is (height, width), and images of") == 1
+    assert "pass size=(8, 16)" in log.text
+
+
+def test_small_images_at_the_default_size(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+    photos = tmp_path / "photos"
+    for number in range(12):
+        file = photos / "abc"[number % 3] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (32, 30), (number * 9, 0, 0)).save(file)
+    data = tmp_path / "data"
+    fastpipe.pack(photos, data)
+    fastpipe.loader(data, 4, size=224).close()
+    assert log.text == ""
+    with fastpipe.loader(data, 4) as loader:
+        assert next(iter(loader))[0].shape == (4, 3, 224, 224)
+    assert log.text.count("have at most 32 pixels a side, and rows are 224 x 224") == 1
+    assert "Pass size=32 for their own size" in log.text
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        (["left", "right"], "a mirrored 'left' looks like 'right'"),
+        (["TurnLeft", "straight", "TurnRight"], "a mirrored 'TurnLeft' looks like 'turnright'"),
+        (["left", "up"], ""),
+        (["bright", "dark"], ""),
+    ],
+)
+def test_classes_that_are_mirror_images(
+    tmp_path: Path, log: pytest.LogCaptureFixture, classes: list[str], words: str
+) -> None:
+    photos = tmp_path / "photos"
+    for number, name in enumerate(classes * 4):
+        (photos / name).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (30, 40), (number * 9, 0, 0)).save(photos / name / f"{number}.png")
+    data = tmp_path / "data"
+    fastpipe.pack(photos, data)
+    log.clear()
+    loader_of(data, hflip=True).close()
+    loader_of(data, hflip=False).close()
+    loader_of(data, train=False).close()
+    assert log.text == ""
+    loader_of(data).close()
+    assert words in log.text
+    assert ("Pass hflip=False" in log.text) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("classes", "shape", "is_named"),
+    [
+        ([*"0123456789"], (20, 20), True),
+        ([*"0123456789"], (20, 20, 3), False),
+        ([*"ABCDEFGHIJKL"], (20, 20, 3), True),
+        ([*"abc"], (20, 20), False),
+    ],
+)
+def test_characters_are_mirrored(
+    tmp_path: Path,
+    log: pytest.LogCaptureFixture,
+    classes: list[str],
+    shape: tuple[int, ...],
+    is_named: bool,
+) -> None:
+    data = pack_pictures(tmp_path, classes, shape)
+    log.clear()
+    loader_of(data, hflip=False).close()
+    assert log.text == ""
+    loader_of(data).close()
+    assert ("look like characters" in log.text) == is_named
+
+
+def test_images_that_were_shrunk_below_the_size(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    data = pack_pictures(tmp_path, [*"abc"], (60, 50, 3), max_size=40)
+    log.clear()
+    fastpipe.loader(data, 4, size=40).close()
+    assert log.text == ""
+    fastpipe.loader(data, 4, size=(48, 30)).close()
+    assert "was packed with max_size=40, so no side of an image is longer" in log.text
