@@ -1,67 +1,29 @@
-"""The classes of loaders for training and for evaluation in one process -> warnings if they differ.
+"""The classes of data for training and for evaluation -> how they differ, in words.
 
 Note [classes of two loaders]
 A label is a number. If the data for training and for evaluation number their classes differently,
 the accuracy is wrong, and nothing fails. So a loader with train=False is compared, by name, with
-the living loaders with train=True, and the other way round. `fastpipe.loader` logs a warning and
-raises no error, because a program may well load two datasets that have nothing to do with each
-other. For the same reason, datasets without a common name are not compared. The loaders of
-`fastpipe.timm` belong to one model, so there it is an error.
+the one with train=True that it belongs to; see Note [pairs of loaders]. The log says it, and it is
+no error, because a program may well load two datasets that have nothing to do with each other. For
+the same reason, datasets without a common name are not compared. The loaders of `fastpipe.timm`
+belong to one model, so there it is an error.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.fields import CLASS_KINDS
 from fastpipe.errors import format_count
-from fastpipe.warnings_once import warn_once
-
-if TYPE_CHECKING:
-    from fastpipe.loading.loader import Loader
 
 
-class _LiveLoader(NamedTuple):
-    loader: weakref.ref[Loader]
-    train: bool
-
-
-_loaders: list[_LiveLoader] = []
-
-
-def warn_of_other_classes(loader: Loader, *, train: bool) -> None:
-    """Compares a new loader with those of the other kind; logs each difference once."""
-    for message in describe_other_classes(loader.dataset, train=train):
-        warn_once(message, message)
-    _loaders.append(_LiveLoader(weakref.ref(loader), train))
-
-
-def living_loaders(*, train: bool) -> Iterator[Loader]:
-    """The loaders for training, or for evaluation, that the program has not dropped."""
-    _loaders[:] = [live for live in _loaders if live.loader() is not None]
-    for live in _loaders:
-        loader = live.loader()
-        if loader is not None and live.train == train:
-            yield loader
-
-
-def describe_other_classes(data: Dataset, *, train: bool) -> Iterator[str]:
-    """Describes how a dataset's classes differ from those of the living loaders of the other kind.
-
-    See Note [classes of two loaders]
-    """
-    for loader in living_loaders(train=not train):
-        training = data if train else loader.dataset
-        evaluation = loader.dataset if train else data
-        for field, training_names, evaluation_names in _common_names(
-            training, evaluation
-        ):
-            difference = _describe_difference(training_names, evaluation_names)
-            if difference is not None:
-                yield _message(training, evaluation, field, difference)
+def describe_other_classes(training: Dataset, evaluation: Dataset) -> Iterator[str]:
+    """Describes how the classes of two datasets differ. See Note [classes of two loaders]"""
+    for field, training_names, evaluation_names in _common_names(training, evaluation):
+        difference = _describe_difference(training_names, evaluation_names)
+        if difference is not None:
+            yield _message(training, evaluation, field, difference)
 
 
 def _message(
@@ -78,6 +40,11 @@ def _message(
             "alike: data.only([name for name in data.classes if name in training.classes])"
             ".with_classes(training.classes)"
         )
+    elif _has_own_classes(training) or _has_own_classes(evaluation):
+        remedy = (
+            "Labels or classes were given in the program, so give both the same list: "
+            "val.with_classes(train.classes), or with_labels(..., classes=train.classes)"
+        )
     elif _is_one_dataset(training, evaluation):
         remedy = (
             "Both are parts of one dataset: pass the same list to only() for both, or give the classes "
@@ -92,6 +59,11 @@ def _message(
         f"the classes {of_field}of the data for evaluation, {evaluation.path}, have other numbers "
         f"than those of the data for training, {training.path}: {difference}. {remedy}"
     )
+
+
+def _has_own_classes(data: Dataset) -> bool:
+    """Whether the labels or the classes are those of the program, and not those of the files."""
+    return data.content.labels is not None
 
 
 def _is_one_dataset(training: Dataset, evaluation: Dataset) -> bool:

@@ -150,7 +150,7 @@ class EpochIterator:
                 self._warn_of_newer(prefetcher)
             if not self._epochs.has_had_gradients and not prefetcher.start.batches:
                 programs.warn_epoch_without_gradients(
-                    prefetcher.recipe, self._epochs.random_by_default
+                    prefetcher.recipe, self._epochs.facts.random_by_default
                 )
             programs.warn_replaced(self._epochs.maker.stats, prefetcher.recipe)
             self._epochs.count_end(prefetcher.start, prefetcher.recipe)

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 from fastpipe.device.transfer import Transfer
 from fastpipe.errors import FastpipeError, whole
-from fastpipe.loading import programs
+from fastpipe.loading import pairs, programs
 from fastpipe.loading.agreement import Agreement
 from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.epoch_watch import EpochWatch
+from fastpipe.loading.loader_facts import LoaderFacts
 from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.skipped_twice import ResumedEpoch
@@ -44,7 +45,7 @@ class EpochSequence:
         resolver: RecipeResolver,
         agreement: Agreement,
         prefetch_factor: int,
-        random_by_default: str,
+        facts: LoaderFacts,
     ) -> None:
         self.maker = maker
         self.transfer = transfer
@@ -65,8 +66,7 @@ class EpochSequence:
         self._loaded: Position | None = None  # of the state that was loaded last
         self.num_loaded = 0  # states
         self.num_begun = 0  # epochs
-        # What is random though the program has not asked for it, such as "random crops".
-        self.random_by_default = random_by_default
+        self.facts = facts
         self.has_had_gradients = (
             False  # whether they were on when a batch was asked for
         )
@@ -173,6 +173,7 @@ class EpochSequence:
             if is_first or start.epoch == 1:
                 programs.warn_made_anew(self.agreement.line, recipe, start.epoch)
         programs.warn_without_gradients(recipe)
+        pairs.begin_epoch(self.facts)
         self._count_short_epochs()
         self._warn_looked_at_resumed(start)
         if self._check_loaded is not None and recipe.shuffle:

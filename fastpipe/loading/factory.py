@@ -26,13 +26,17 @@ from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import ConfigError, choice, flag, format_count, positive, whole
-from fastpipe.loading import notices
+from fastpipe.loading import notices, pairs
 from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
-from fastpipe.loading.classes import warn_of_other_classes
 from fastpipe.loading.epoch_lengths import warn_of_short_epochs
 from fastpipe.loading.evaluation import describe_random_defaults, warn_of_evaluation
 from fastpipe.loading.loader import Loader
+from fastpipe.loading.loader_facts import (
+    LoaderFacts,
+    describe_normalising,
+    only_size,
+)
 from fastpipe.loading.missing_shards import check_shards_exist
 from fastpipe.loading.objects import check_class_count, names_of_labels, open_objects
 from fastpipe.loading.options import (
@@ -48,7 +52,6 @@ from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.samplers import Sampling, parse_sampler
 from fastpipe.loading.tokens import count_tokens
-from fastpipe.loading.two_loaders import warn_of_two_loaders
 from fastpipe.loading.unknown_arguments import INSTEAD
 from fastpipe.loading.user_draws import warn_of_user_draws
 from fastpipe.machine.cpus import count_granted_cpus
@@ -385,6 +388,16 @@ def loader(
         packed=dataset.index.packed,
         remote=engine.reader is not None,
     )
+    facts = LoaderFacts(
+        dataset,
+        train,
+        with_images,
+        describe_normalising(augments[0]),
+        only_size(recipe),
+        describe_random_defaults(
+            dataset, recipe, has_crop=crop is not None, has_hflip=hflip is not None
+        ),
+    )
     new_loader = Loader(
         dataset,
         resolver,
@@ -394,12 +407,9 @@ def loader(
         settings,
         prefetch_factor,
         _OPTION_NAMES,
-        describe_random_defaults(
-            dataset, recipe, has_crop=crop is not None, has_hflip=hflip is not None
-        ),
+        facts,
     )
-    warn_of_two_loaders(new_loader, train=train)
-    warn_of_other_classes(new_loader, train=train)
+    pairs.add_loader(facts)
     is_ordered = shuffle is False and crop is None and with_images
     warn_of_evaluation(
         dataset,

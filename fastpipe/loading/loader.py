@@ -22,6 +22,7 @@ from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.dataloader_attributes import DataLoaderAttributes
 from fastpipe.loading.epoch_iterator import EpochIterator
 from fastpipe.loading.epoch_sequence import EpochSequence
+from fastpipe.loading.loader_facts import LoaderFacts
 from fastpipe.loading.objects import names_of_labels
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.state import make_state, parse_order, parse_position
@@ -114,7 +115,7 @@ class Loader(DataLoaderAttributes):
         settings: Settings,
         prefetch_factor: int,
         option_names: Collection[str],
-        random_by_default: str,
+        facts: LoaderFacts,
     ) -> None:
         self._data = data
         self._option_names = option_names  # the arguments of fastpipe.loader
@@ -126,7 +127,7 @@ class Loader(DataLoaderAttributes):
         transfer = make_transfer(maker, stream, augments, resolver.current())
         agreement = Agreement(data)
         self._epochs = EpochSequence(
-            maker, transfer, resolver, agreement, prefetch_factor, random_by_default
+            maker, transfer, resolver, agreement, prefetch_factor, facts
         )
         # A function, not a method: nothing in here may refer to the loader, so that its threads end
         # when it is dropped.

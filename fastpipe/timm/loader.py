@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -19,6 +19,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.loading.classes import describe_other_classes
 from fastpipe.loading.factory import loader
 from fastpipe.loading.loader import Loader
+from fastpipe.loading.pairs import waiting_partner
 from fastpipe.loading.samplers import Repeated
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 from fastpipe.plan.draws import Stream, key, uniform
@@ -140,7 +141,13 @@ def create_loader(
     if num_aug_splits > 1 and not isinstance(dataset, Dataset):
         dataset = dataset.dataset
     data = as_dataset(dataset)
-    for problem in describe_other_classes(data, train=is_training):
+    partner = waiting_partner(train=is_training)
+    problems: Iterable[str] = ()
+    if partner is not None:
+        training = data if is_training else partner.dataset
+        evaluation = partner.dataset if is_training else data
+        problems = describe_other_classes(training, evaluation)
+    for problem in problems:
         raise ConfigError(
             f"{problem}; in timm's programs: --class-map with the data for training"
         )

@@ -11,7 +11,7 @@ import pytest
 
 import fastpipe
 from fastpipe import warnings_once
-from fastpipe.loading import classes as of_loading
+from fastpipe.loading import pairs
 
 ALL = ["ant", "bee", "cow"]
 
@@ -19,7 +19,7 @@ ALL = ["ant", "bee", "cow"]
 @pytest.fixture(autouse=True)
 def no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the loaders of other tests."""
-    monkeypatch.setattr(of_loading, "_loaders", [])
+    pairs.forget_all()
     warnings_once.forget_all()
 
 

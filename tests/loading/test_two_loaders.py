@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.programs.habits import class_folders, loader_of, pack_pictures
+from support.programs.habits import class_folders, evaluate, loader_of, pack_pictures, train
 
 import fastpipe
 from fastpipe import warnings_once
@@ -127,20 +127,62 @@ def test_photos_of_the_validation_are_also_in_the_training(
         )
     fastpipe.pack(copied, tmp_path / "copied" / "data")
     log.clear()
-    training = loader_of(training_data)
-    other = loader_of(other_data, train=False)
+    loaders = [loader_of(training_data), loader_of(other_data, train=False)]
     assert log.text == ""
-    validation = loader_of(tmp_path / "copied" / "data", train=False)
+    loaders += [loader_of(training_data), loader_of(tmp_path / "copied" / "data", train=False)]
     assert "3 of 19 images of" in log.text
     assert "are in the data for training" in log.text
-    del training, other, validation
 
 
 def test_a_size_that_only_one_of_two_loaders_has(flat: Path, log: pytest.LogCaptureFixture) -> None:
-    training = loader_of(flat)
-    validation = loader_of(flat, train=False)
+    loaders = [loader_of(flat), loader_of(flat, train=False)]
     assert log.text == ""
-    other = fastpipe.loader(flat, 4, size=224, train=False)
+    loaders += [loader_of(flat), fastpipe.loader(flat, 4, size=224, train=False)]
     words = "images for training are 8 x 8, and those for evaluation 224 x 224"
     assert log.text.count(words) == 1
-    del training, validation, other
+
+
+def test_loaders_that_live_in_functions(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    """The one for training is gone when that for evaluation is made."""
+    training_data, validation_data = fastpipe.open(flat).fold(0, of=4)
+    train(loader_of(training_data))
+    evaluate(loader_of(validation_data, train=False))
+    assert log.text == ""
+    all_classes = training_data.classes
+    reordered = validation_data.with_labels(
+        validation_data["label"], classes=[all_classes[-1], *all_classes[:-1]]
+    )
+    for _ in range(2):
+        evaluate(loader_of(reordered, train=False))
+    (record,) = log.records
+    assert "the classes of the data for evaluation" in record.getMessage()
+    assert "val.with_classes(train.classes)" in record.getMessage()
+    log.clear()
+    evaluate(loader_of(reordered.with_classes(all_classes), train=False))
+    assert log.text == ""
+
+
+def test_a_loop_over_folds(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    """A fold's loader for training is made while the evaluation of the fold before is there."""
+    data = fastpipe.open(flat)
+    for number in range(3):
+        training_data, validation_data = data.fold(number, of=3)
+        training = loader_of(training_data)
+        validation = loader_of(validation_data, train=False)
+        for _ in range(2):
+            train(training)
+            evaluate(validation)
+    both = [loader_of(data), loader_of(validation_data, train=False)]
+    assert log.text == ""
+    del both
+
+
+def test_experiments_one_after_another(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    training_data, validation_data = fastpipe.open(flat).fold(0, of=4)
+    for mean in (0.4, 0.5):
+        augment = fastpipe.Augment(mean=(mean,) * 3, std=(0.2,) * 3)
+        training = loader_of(training_data, augment=augment)
+        validation = loader_of(validation_data, train=False, augment=augment)
+        train(training)
+        evaluate(validation)
+    assert log.text == ""

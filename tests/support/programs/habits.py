@@ -16,10 +16,10 @@ import fastpipe
 from fastpipe import warnings_once
 from fastpipe.dataset import other_order
 from fastpipe.device import image_batch
-from fastpipe.loading import classes as of_loading
 from fastpipe.loading import (
     evaluated_on_training,
     optimizer_steps,
+    pairs,
     programs,
     trained_again,
 )
@@ -40,7 +40,7 @@ def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluated_on_training, "_rounds", evaluated_on_training._Rounds())
     monkeypatch.setattr(other_order, "_read", set())
     monkeypatch.setattr(other_order, "_evaluated", {})
-    monkeypatch.setattr(of_loading, "_loaders", [])
+    pairs.forget_all()
 
 
 @pytest.fixture

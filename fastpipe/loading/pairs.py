@@ -1,0 +1,83 @@
+"""The loaders of a process -> pairs of one for training and one for evaluation, which are compared.
+
+Note [pairs of loaders]
+A program may have many loaders, for folds, for experiments one after another, for several models. Two
+belong together if the program makes one after the other and has read neither of them; they are
+compared at once, before hours of training. And an epoch of evaluation belongs to the epoch of
+training before it, also if the loader of that is gone. Others are not compared.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+from fastpipe.loading.classes import describe_other_classes
+from fastpipe.loading.loader_facts import LoaderFacts
+from fastpipe.loading.two_loaders import describe_two_loaders
+from fastpipe.warnings_once import warn_once
+
+
+class _Pairs:
+    """What is known of the loaders of this process."""
+
+    def __init__(self) -> None:
+        # The newest loader of each kind, by `train`, if it has no partner and no epoch yet.
+        self.waiting: dict[bool, weakref.ref[LoaderFacts]] = {}
+        # The one that has begun the last epoch of training.
+        self.trained: LoaderFacts | None = None
+        # The evaluation that was compared with it last.
+        self.evaluated: weakref.ref[LoaderFacts] | None = None
+
+
+_pairs = _Pairs()  # in a module, as the loaders of a process do not know each other
+
+
+def waiting_partner(*, train: bool) -> LoaderFacts | None:
+    """The loader that a new one belongs to, if the program has made one. See Note [pairs of loaders].
+
+    `train`: of the new one.
+    """
+    waiting = _pairs.waiting.get(not train)
+    return None if waiting is None else waiting()
+
+
+def add_loader(facts: LoaderFacts) -> None:
+    """Compares a new loader with its partner, or has it wait for one."""
+    partner = waiting_partner(train=facts.train)
+    if partner is None:
+        _pairs.waiting[facts.train] = weakref.ref(facts)
+        return
+    del _pairs.waiting[partner.train]
+    _compare(facts, partner)
+
+
+def begin_epoch(facts: LoaderFacts) -> None:
+    """Compares a loader that begins an epoch of evaluation with the one that has trained last."""
+    waiting = _pairs.waiting.get(facts.train)
+    if waiting is not None and waiting() is facts:
+        del _pairs.waiting[facts.train]
+    if facts.train:
+        if _pairs.trained is not facts:
+            _pairs.trained = facts
+            _pairs.evaluated = None
+        return
+    evaluated = None if _pairs.evaluated is None else _pairs.evaluated()
+    if _pairs.trained is not None and evaluated is not facts:
+        _pairs.evaluated = weakref.ref(facts)
+        _compare(facts, _pairs.trained)
+
+
+def forget_all() -> None:
+    """As in a new process: for tests."""
+    _pairs.waiting = {}
+    _pairs.trained = None
+    _pairs.evaluated = None
+
+
+def _compare(first: LoaderFacts, second: LoaderFacts) -> None:
+    """Logs what hardly is meant about a loader for training and one for evaluation, each once."""
+    training, evaluation = (first, second) if first.train else (second, first)
+    for message in describe_two_loaders(training, evaluation):
+        warn_once(message, message)
+    for message in describe_other_classes(training.dataset, evaluation.dataset):
+        warn_once(message, message)
