@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -25,7 +26,6 @@ from support.datasets.shared import (  # noqa: F401 (fixtures)
     values,
 )
 from support.faults.packs import place, programs  # noqa: F401 (fixtures)
-from support.programs.habits import log, warned_anew  # noqa: F401 (fixtures)
 from support.ray.ray_cluster import ray_cluster, ray_nodes  # noqa: F401 (fixtures)
 from support.remote.cases import (  # noqa: F401 (fixtures)
     local_digests,
@@ -126,6 +126,35 @@ def one_thread_beside_others() -> None:
         import torch
 
         torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def new_program() -> None:
+    """What the test before has trained and evaluated says nothing of the loaders of this one."""
+    if "fastpipe.loading.loader" in sys.modules:
+        from support.programs.habits import forget_the_program
+
+        forget_the_program()
+
+
+@pytest.fixture
+def warned_anew() -> None:
+    """As in a new process: each warning comes once."""
+    from fastpipe import warnings_once
+    from fastpipe.loading import optimizer_steps
+
+    warnings_once.forget_all()
+    optimizer_steps.forget_looks()
+    # It looks at all objects of the process.
+    warnings_once.remember("begun")
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What fastpipe logs in this test."""
+    caplog.set_level(logging.WARNING, "fastpipe")
+    caplog.set_level(logging.WARNING, "fastpipe.pack")
+    return caplog
 
 
 @pytest.fixture

@@ -25,9 +25,8 @@ class _Rounds:
 
     def __init__(self) -> None:
         self.trained_on: set[Samples] = set()
-        self.num_evaluations = (
-            0  # of samples that were trained on since the evaluation before
-        )
+        # Of samples that were trained on since the evaluation before.
+        self.num_evaluations = 0
         self.has_trained = False  # since that evaluation
         self.is_over = False  # it is said, or needs no warning
 
@@ -58,6 +57,12 @@ def note_epoch(recipe: Recipe) -> None:
     if _rounds.num_evaluations == _NUM_ROUNDS:
         _rounds.is_over = True
         _warn(recipe.content)
+
+
+def forget_all() -> None:
+    """As in a new process: for tests."""
+    global _rounds
+    _rounds = _Rounds()
 
 
 def _are_trained_on(samples: Samples) -> bool:

@@ -11,7 +11,6 @@ import pytest
 
 import fastpipe
 from fastpipe import warnings_once
-from fastpipe.loading import pairs
 
 ALL = ["ant", "bee", "cow"]
 
@@ -19,7 +18,6 @@ ALL = ["ant", "bee", "cow"]
 @pytest.fixture(autouse=True)
 def no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the loaders of other tests."""
-    pairs.forget_all()
     warnings_once.forget_all()
 
 

@@ -15,16 +15,9 @@ from PIL import Image
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.loading import pairs
 from fastpipe.timm import TimmLoader, create_dataset, create_loader
 
 NAMES = ["1", "10", "2", "Bee", "ant", "ant10", "ant9", "é"]
-
-
-@pytest.fixture(autouse=True)
-def no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the loaders of other tests."""
-    pairs.forget_all()
 
 
 def folders(root: Path, classes: Sequence[str]) -> Path:

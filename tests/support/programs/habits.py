@@ -2,52 +2,34 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from PIL import Image
 
 import fastpipe
-from fastpipe import warnings_once
 from fastpipe.dataset import other_order
 from fastpipe.device import image_batch
 from fastpipe.loading import (
     evaluated_on_training,
-    optimizer_steps,
     pairs,
     programs,
     trained_again,
 )
 
 
-@pytest.fixture
-def warned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a new process: each warning comes once."""
-    warnings_once.forget_all()
-    # It looks at all objects of the process.
-    warnings_once.remember("begun")
-    monkeypatch.setattr(programs, "_looked_at", [])
-    monkeypatch.setattr(programs, "names_read", set())
-    monkeypatch.setattr(image_batch, "names_read", programs.names_read)
-    optimizer_steps.forget_looks()
-    monkeypatch.setattr(trained_again, "_trained", {})
-    monkeypatch.setattr(programs, "_first_epochs", Counter())
-    monkeypatch.setattr(evaluated_on_training, "_rounds", evaluated_on_training._Rounds())
-    monkeypatch.setattr(other_order, "_read", set())
-    monkeypatch.setattr(other_order, "_evaluated", {})
+def forget_the_program() -> None:
+    """What warnings know of the loaders and epochs that this process had, as in a new process."""
+    programs._looked_at.clear()
+    programs._first_epochs.clear()
+    image_batch.names_read.clear()
+    trained_again._trained.clear()
+    evaluated_on_training.forget_all()
+    other_order._read.clear()
+    other_order._evaluated.clear()
     pairs.forget_all()
-
-
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.WARNING, "fastpipe")
-    caplog.set_level(logging.WARNING, "fastpipe.pack")
-    return caplog
 
 
 def loader_of(data: Any, **options: Any) -> fastpipe.Loader:
