@@ -29,6 +29,7 @@ from fastpipe.errors import ConfigError, choice, flag, format_count, positive, w
 from fastpipe.loading import notices, pairs
 from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
+from fastpipe.loading.default_crops import warn_cropped_objects, warn_cropped_twice
 from fastpipe.loading.epoch_lengths import warn_of_short_epochs
 from fastpipe.loading.evaluation import describe_random_defaults, warn_of_evaluation
 from fastpipe.loading.loader import Loader
@@ -51,6 +52,7 @@ from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
 from fastpipe.loading.samplers import Sampling, parse_sampler
+from fastpipe.loading.shared_twice import warn_shared_twice
 from fastpipe.loading.tokens import count_tokens
 from fastpipe.loading.unknown_arguments import INSTEAD
 from fastpipe.loading.user_draws import warn_of_user_draws
@@ -422,6 +424,11 @@ def loader(
         warn_of_short_epochs(dataset, recipe, epoch_size)
     notices.warn_small_area(dataset, whole_images)
     notices.warn_ordered_list(sampler, train=train, shuffle=shuffle)
+    warn_shared_twice(dataset, known_ranks)
+    if with_images and crop is None and views is None and not whole_images:
+        warn_cropped_twice(augments, train=train)
+        if not train and reader is not None:
+            warn_cropped_objects(dataset, reader.names)
     if with_images:
         notices.warn_swapped_size(dataset, size)
         if not has_size:

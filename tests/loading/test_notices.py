@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import kornia.augmentation
 import numpy as np
 import pytest
 import torch
@@ -12,6 +13,7 @@ from PIL import Image
 from support.programs.habits import class_folders, loader_of, pack_pictures
 
 import fastpipe
+from fastpipe import warnings_once
 
 pytestmark = pytest.mark.usefixtures("warned_anew")
 
@@ -201,3 +203,57 @@ def test_images_that_were_shrunk_below_the_size(
     assert log.text == ""
     fastpipe.loader(data, 4, size=(48, 30)).close()
     assert "was packed with max_size=40, so no side of an image is longer" in log.text
+
+
+@pytest.mark.parametrize(
+    ("module", "train", "words"),
+    [
+        (kornia.augmentation.RandomResizedCrop((8, 8)), True, "augment= has RandomResizedCrop"),
+        (
+            kornia.augmentation.CenterCrop(8),
+            False,
+            "fastpipe.CenterCrop, the default of train=False",
+        ),
+        (kornia.augmentation.Resize((8, 8)), True, "augment= has Resize"),
+        (kornia.augmentation.RandomHorizontalFlip(), True, ""),
+    ],
+)
+def test_images_that_are_cropped_twice(
+    flat: Path, log: pytest.LogCaptureFixture, module: Any, train: bool, words: str
+) -> None:
+    loader_of(flat, train=train, augment=[module], crop=fastpipe.Resize()).close()
+    assert log.text == ""
+    loader_of(flat, train=train, augment=[module]).close()
+    assert words in log.text
+    assert ("to leave the cropping to the module, crop=fastpipe.Resize()" in log.text) == bool(
+        words
+    )
+
+
+def test_objects_outside_the_centre_of_an_image(
+    fielded: Path, log: pytest.LogCaptureFixture
+) -> None:
+    fields = ("image", "boxes")
+    loader_of(fielded, fields=fields).close()
+    loader_of(fielded, fields=fields, train=False, crop=fastpipe.CenterCrop()).close()
+    loader_of(fielded, fields=("image", "label"), train=False).close()
+    loader_of(fielded, fields=("boxes",), train=False).close()
+    assert log.text == ""
+    loader_of(fielded, fields=fields, train=False).close()
+    assert "so boxes outside of it are left out, and others are cut" in log.text
+
+
+def test_samples_that_the_program_has_shared_out(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    data = fastpipe.open(flat)
+    ranks = {"rank": 1, "world_size": 2}
+    num_half = len(data) // 2
+    loader_of(data, **ranks).close()
+    loader_of(data.select(range(0, len(data), 2)), **ranks).close()
+    loader_of(data.select(range(1, len(data), 2))).close()
+    loader_of(data.select(range(num_half)), **ranks).close()
+    assert log.text == ""
+    loader_of(data.select(range(1, len(data), 2)), **ranks).close()
+    assert log.text.count("are already the share of rank 1 of 2") == 1
+    warnings_once.forget_all()
+    loader_of(data.select(range(num_half, len(data))), **ranks).close()
+    assert log.text.count("are already the share of rank 1 of 2") == 2
