@@ -13,6 +13,7 @@ import shlex
 import shutil
 import signal
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +26,7 @@ import torch
 from support.checkout import ROOT
 from support.pictures.drawn import smooth_noise
 from support.programs.cli_run import succeeded
-from support.ranks.torchrun import free_port
+from support.ranks.torchrun import free_port, ranks
 from torch.utils.data import DataLoader
 
 import fastpipe
@@ -193,6 +194,7 @@ def test_programs_run(name: str, workplace: Path, torchvision: ModuleType) -> No
             shutil.copytree("photos", f"photos-by-split/{split}")
         shutil.rmtree("photos")
         Path("photos-by-split").rename("photos")
+    torch.save(given()["model"], "model.pt")
     run(DOCS / "how-to" / f"{name}.md", given())
 
 
@@ -227,16 +229,27 @@ def test_every_page_is_run() -> None:
     assert pages - ELSEWHERE - set(OTHERS) == {f"how-to/{name}" for name in GUIDES}
 
 
-def test_each_rank_writes_its_predictions_once(workplace: Path) -> None:
-    run(DOCS / "how-to" / "predictions.md", given())
-    rows = []
-    for rank in range(2):
-        with open(f"predictions-{rank}.csv", newline="") as file:
-            rows += list(csv.reader(file))
-    with open("predictions.csv", newline="") as file:
-        alone = list(csv.reader(file))
+def test_the_program_that_predicts_runs_alone_and_with_ranks(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = DOCS / "how-to" / "predictions.md"
+    Path("predict.py").write_text(programs(page)[0])
+    torch.save(given()["model"], "model.pt")
+    monkeypatch.delenv("RANK")
+    monkeypatch.delenv("WORLD_SIZE")
+    exec(compile(Path("predict.py").read_text(), "predict.py", "exec"), {})
+    alone = list(csv.reader(Path("predictions.csv").read_text().splitlines()))
+
+    for exit_code, output in ranks("predict.py"):
+        assert exit_code == 0, output
+    joining = re.findall(r"^    ((?:head|tail) .*)", page.read_text(), flags=re.MULTILINE)
+    subprocess.run("\n".join(joining), shell=True, check=True)
+    joined = list(csv.reader(Path("predictions.csv").read_text().splitlines()))
+
+    assert alone[0] == joined[0] == ["file", "class", "probability"]
     keys = sorted(str(key) for key in fastpipe.open("data/val")["key"])
-    assert sorted(row[0] for row in rows) == sorted(row[0] for row in alone) == keys
+    assert sorted(row[0] for row in joined[1:]) == keys
+    assert sorted(row[:2] for row in joined[1:]) == sorted(row[:2] for row in alone[1:])
 
 
 def test_a_stopped_training_goes_on(workplace: Path) -> None:

@@ -70,6 +70,38 @@ def test_programs_are_python_and_take_what_is_there() -> None:
     assert len(list(programs())) > 60
 
 
+# Each page has to import these itself: readers copy its programs.
+LIBRARIES = {"fastpipe", "torch", "np", "K"}
+
+
+def not_imported(page: str) -> set[str]:
+    """The libraries that a program of a page uses, and neither it nor one before it imports."""
+    imported: set[str] = set()
+    missing: set[str] = set()
+    for block in re.finditer(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL):
+        nodes = list(ast.walk(ast.parse(block[1].replace(", ...)", ")"))))
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                imported |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+        used = {node.id for node in nodes if isinstance(node, ast.Name)}
+        missing |= (used & LIBRARIES) - imported
+    return missing
+
+
+def test_pages_import_the_libraries_that_they_use() -> None:
+    missing = {}
+    for page in PAGES:
+        names = not_imported(page.read_text(encoding="utf-8"))
+        if names:
+            missing[page.relative_to(ROOT).as_posix()] = names
+    assert missing == {}
+
+
+def test_a_missing_import_is_seen() -> None:
+    page = "```python\nimport numpy as np\n```\n```python\nnp.ones(3), torch.ones(3)\n```\n"
+    assert not_imported(page) == {"torch"}
+
+
 def test_what_is_not_there_is_seen() -> None:
     program = "from fastpipe import Data\nfastpipe.loader(x, size=3, shape=4)\nfastpipe.no()\nfastpipe.open(x, blur=1)"
     assert sorted(complaints(program)) == ["Data", "fastpipe.no", "loader(shape=)", "open(blur=)"]
