@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -28,8 +29,26 @@ from fastpipe.tools.show.sheet_mark import may_replace
 _FILE_WIDTH = 10_000
 
 
+class _TrimmedConsole(Console):
+    """A console that prints no blanks at the ends of lines into a file or a pipe.
+
+    rich fills the lines of a table up to the width of the table, and those of an indented table up
+    to the width of the console, which is _FILE_WIDTH there.
+    """
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        if self.is_terminal:
+            super().print(*objects, **options)
+            return
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        lines = captured.get().split("\n")
+        trimmed = [line.rstrip(" ") for line in lines]
+        super().print(Text("\n".join(trimmed)), end="", soft_wrap=True)
+
+
 def _new_console(*, stderr: bool = False) -> Console:
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    console = _TrimmedConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
     # A terminal would break long lines in the middle of a word, so rich breaks them at words.
     # A file or a pipe gets a line as one line, which grep finds, and a row of a table, too.
     console.soft_wrap = not console.is_terminal

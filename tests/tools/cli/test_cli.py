@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 from support.programs.cli_run import COMMAND, failed, fp, succeeded
 from support.sources.pack_sources import jpeg_bytes, write_folder
 
@@ -193,6 +196,27 @@ def test_bench_shows_everyone_and_the_ratios(packed: Path, monkeypatch: pytest.M
     assert re.search(r"DataLoader \(PIL\) +1,000 +900-1,100 +2.00 x +1.50 +0.50 s +\?", text)
     assert re.search(r"DataLoader \(turbo, cv2\) +1,000 +900-1,100 +3.00 x", text)
     assert re.search(r"decode the crop +2 threads +500.0 +4,000", text)
+
+
+@pytest.mark.parametrize(
+    "command", [("inspect", "--no-sheet"), ("log",), ("bench", "--against", "torch")]
+)
+def test_no_line_in_a_pipe_ends_with_blanks(
+    command: tuple[str, ...], packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "compare", fake_compare)
+    name, *options = command
+    lines = succeeded(name, packed, *options).splitlines()
+    assert len(lines) > 2
+    assert [line for line in lines if line.endswith(" ")] == []
+
+
+def test_an_indented_table_is_no_wider_than_its_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """Padding fills its lines up to the width of the console: of a report of the doctor, 10,000."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row("why", Text("the disk is slow  "))
+    console.out.print(Padding(grid, (0, 0, 1, 3)))
+    assert capsys.readouterr().out == "   why  the disk is slow\n\n"
 
 
 def test_bench_refuses(packed: Path) -> None:
