@@ -73,6 +73,7 @@ ELSEWHERE = {
     "how-to/cluster",
     "how-to/detection",
     "how-to/recipes",
+    "how-to/remote",
     "reference/epochs",
     "reference/fields",
     "tutorial",
