@@ -253,6 +253,16 @@ def test_the_program_that_predicts_runs_alone_and_with_ranks(
     assert sorted(row[:2] for row in joined[1:]) == sorted(row[:2] for row in alone[1:])
 
 
+def test_the_keys_held_out_are_not_taken_for_annotations(
+    workplace: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    exec(programs(DOCS / "how-to" / "growing.md")[-1], {})
+    assert len(list(Path().rglob("val-keys.json"))) == 1
+    summary = fastpipe.pack("photos", "packed-again")
+    assert "val-keys" not in str(summary.assumed)
+    assert "val-keys" not in caplog.text
+
+
 def test_a_stopped_training_goes_on(workplace: Path) -> None:
     stopping = programs(DOCS / "how-to" / "spot.md")[0].replace("stop.is_set()", "True")
     with pytest.raises(SystemExit):
