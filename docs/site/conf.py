@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import pkgutil
 import re
 import shutil
@@ -91,15 +92,7 @@ def prepare_page(app: Sphinx, docname: str, source: list[str]) -> None:
             return text
         return f'<a href="{to_site}{_copy_of(path)}">{text}</a>'
 
-    def rewrite_for_copy(link: re.Match[str]) -> str:
-        text, target = link.groups()
-        path = _linked_file(page, target)
-        if path is None or (path.suffix == ".md" and path.is_relative_to(DOCS)):
-            return link[0]
-        if path.is_dir():
-            return text
-        return f"[{text}]({to_site}{_copy_of(path)})"
-
+    rewrite_for_copy = functools.partial(_rewrite_for_copy, page)
     _markdown[docname] = _in_text(_with_docstrings(source[0]), rewrite_for_copy)
     source[0] = _in_text(source[0], rewrite_for_html)
 
@@ -109,6 +102,26 @@ def _in_text(markdown: str, rewrite: Callable[[re.Match[str]], str]) -> str:
     pieces = _BLOCK.split(markdown)
     pieces[::2] = [_LINK.sub(rewrite, text) for text in pieces[::2]]
     return "".join(pieces)
+
+
+def _rewrite_for_copy(file: Path, link: re.Match[str]) -> str:
+    """A link in a Markdown file, as it has to be in the file's copy in the site."""
+    text, target = link.groups()
+    path = _linked_file(file, target)
+    if path is None:
+        return link[0]
+    if path.is_dir():
+        return text
+    from_copy = os.path.relpath(_place_in_site(path), Path(_place_in_site(file)).parent)
+    _, hash_sign, heading = target.partition("#")
+    return f"[{text}]({from_copy}{hash_sign}{heading})"
+
+
+def _place_in_site(path: Path) -> str:
+    """Where the site has a page as Markdown, or the copy of another file."""
+    if path.suffix == ".md" and path.is_relative_to(DOCS):
+        return path.relative_to(DOCS).as_posix()
+    return _copy_of(path)
 
 
 def _linked_file(page: Path, target: str) -> Path | None:
@@ -214,9 +227,20 @@ def escape_stars(app: Sphinx, kind: str, name: str, value: object, options: obje
 def copy_linked_files(app: Sphinx, error: Exception | None) -> None:
     if error is not None or app.builder.name != "html":
         return
-    for path in _linked_files:
-        copy = Path(app.outdir) / "files" / path.relative_to(ROOT)
-        copy.parent.mkdir(parents=True, exist_ok=True)
+    copied: set[Path] = set()
+    # A copy may link to further files, which then need copies, too.
+    while _linked_files - copied:
+        for path in _linked_files - copied:
+            _copy_file(path, Path(app.outdir) / _copy_of(path))
+            copied.add(path)
+
+
+def _copy_file(path: Path, copy: Path) -> None:
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".md":
+        rewrite = functools.partial(_rewrite_for_copy, path)
+        copy.write_text(_in_text(path.read_text(encoding="utf-8"), rewrite), encoding="utf-8")
+    else:
         shutil.copy(path, copy)
 
 
