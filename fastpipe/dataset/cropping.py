@@ -24,6 +24,7 @@ from fastpipe.plan.crops import Crop, TenCrop, parse_size
 from fastpipe.plan.draws import Stream, key, uniform
 
 _NO_EPOCH = -1
+_MOST_EPOCHS = 1.5  # that samples are read with one call of set_epoch
 
 
 class Draws(NamedTuple):
@@ -67,6 +68,9 @@ class Cropping:
         # In shared memory, so that workers see set_epoch: Note [draws of single samples].
         epoch = torch.full((), _NO_EPOCH, device="cpu")
         self._epoch = epoch.share_memory_()  # type: ignore[no-untyped-call]
+        # Samples that all workers have read since set_epoch.
+        num_read = torch.zeros((), dtype=torch.int64, device="cpu")
+        self._num_read = num_read.share_memory_()  # type: ignore[no-untyped-call]
 
     def set_epoch(self, epoch: int) -> None:
         """Makes crops and flips a function of (seed, epoch, key).
@@ -81,11 +85,28 @@ class Cropping:
         """
         number = whole("epoch", epoch, least=0, most=2**63 - 1)
         self._epoch.fill_(number)
+        self._num_read.zero_()
 
     @property
     def knows_epoch(self) -> bool:
         """Whether `set_epoch` has been called."""
         return int(self._epoch) != _NO_EPOCH
+
+    def count_read(self, count: int, num_samples: int) -> bool:
+        """Counts samples that are read; whether their crops repeat those of an epoch before.
+
+        Args:
+            count: how many more.
+            num_samples: of the dataset.
+        """
+        is_random = self.mirrors or self.crop.is_random
+        if not is_random or not self.knows_epoch:
+            return False
+        before = int(self._num_read)
+        self._num_read += count
+        # A program may also look at some samples beside its epoch.
+        most = _MOST_EPOCHS * num_samples
+        return before <= most < before + count
 
     def name_draws(self, numbers: Int64s) -> Draws:
         """The inputs of the draws of samples, (n,).

@@ -40,6 +40,7 @@ from fastpipe.plan.crops import FiveCrop
 from fastpipe.plan.host_batch import Places
 from fastpipe.plan.picture_lists import Images
 from fastpipe.plan.placed import Boxes, Placed, Points, is_large_enough
+from fastpipe.warnings_once import warn_once
 
 if TYPE_CHECKING:
     from fastpipe.dataset.pixels import Pixels
@@ -151,6 +152,15 @@ class SampleReader:
                 crop = self._cropping.crop
             self._fields = FieldReader(data, sample_format.fields, [crop])
 
+    def _warn_of_repeated_crops(self) -> None:
+        path = self._content.index.path
+        warn_once(
+            f"repeated crops {path}",
+            f"samples of {path} were read for more than an epoch after one set_epoch, so their crops and "
+            "mirroring are those of the epoch before again. Call set_epoch(epoch) of the cropped dataset "
+            "before each epoch; or never: then torch's generator decides",
+        )
+
     def read(self, ids: Int64s) -> list[Any]:
         """Some samples of the dataset.
 
@@ -162,6 +172,8 @@ class SampleReader:
         records = self._content.read(ids)
         if self._cropping is not None:
             plan = self._cropping.plan(ids, numbers, records)
+            if self._cropping.count_read(len(ids), len(self._content)):
+                self._warn_of_repeated_crops()
         else:
             # A plan of whole pictures: nothing looks at its crops.
             plan = BatchPlan(

@@ -154,3 +154,21 @@ def test_a_dataset_says_how_its_samples_come(scenes: Path) -> None:
         ", transform=<built-in function len>, fields=['image', 'caption'], crop=FiveCrop(interpolation='bilinear', "
         "antialias=True, mask_fill=0, resize=None), size=(8, 8)>"
     )
+
+
+@pytest.mark.usefixtures("warned_anew")
+@pytest.mark.parametrize("is_set_each_time", [False, True])
+def test_epochs_after_one_set_epoch(
+    flat: Path, log: pytest.LogCaptureFixture, is_set_each_time: bool
+) -> None:
+    data = fastpipe.open(flat).cropped(fastpipe.RandomResizedCrop(), 8)
+    loader = torch.utils.data.DataLoader(data, batch_size=4)
+    for _ in range(3):
+        list(loader)
+    data.set_epoch(0)
+    for epoch in range(3):
+        if is_set_each_time:
+            data.set_epoch(epoch)
+        list(loader)
+    count = log.text.count("Call set_epoch(epoch) of the cropped dataset before each epoch")
+    assert count == (0 if is_set_each_time else 1)
