@@ -69,17 +69,24 @@ _OPTIONS = {
         "pass version= to fastpipe.open on all ranks",
     ),
     "weights": (
-        "a hash of the weights",
-        "pass the same weights on all ranks, also to set_weights",
+        "the weights",
+        "pass the same weights on all ranks, also to set_weights: if each rank computes some, sum "
+        "them with torch.distributed.all_reduce first",
     ),
     "samples": (
-        "a hash of the samples",
+        "the samples",
         "choose the same samples on all ranks: the loader shares them out itself",
     ),
     "numbers": (
-        "a hash of the numbers that the sampler gave",
+        "the numbers",
         "the sampler has to give the same numbers on all ranks: the loader shares them out itself",
     ),
+}
+# Of these, ranks compare hashes.
+_IN_WORDS = {
+    "weights": "the weights are different ones",
+    "samples": "the dataset has different samples",
+    "numbers": "the sampler has given different numbers",
 }
 _LOG = logging.getLogger("fastpipe")
 # An epoch of which a rank reads fewer batches may be a look at the data by this rank alone.
@@ -283,10 +290,16 @@ class Agreement:
             option, hint = _OPTIONS.get(
                 name, (name, "pass the same options on all ranks")
             )
-            differences.append(
-                f"{option} is {low_facts.get(name)!r} on rank {low['rank']} and "
-                f"{high_facts.get(name)!r} on rank {high['rank']}"
-            )
+            if name in _IN_WORDS:
+                # The facts are hashes, which say nothing to a reader.
+                differences.append(
+                    f"{_IN_WORDS[name]} on rank {low['rank']} and on rank {high['rank']}"
+                )
+            else:
+                differences.append(
+                    f"{option} is {low_facts.get(name)!r} on rank {low['rank']} and "
+                    f"{high_facts.get(name)!r} on rank {high['rank']}"
+                )
             if hint not in hints:
                 hints.append(hint)
         return (

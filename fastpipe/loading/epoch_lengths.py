@@ -13,6 +13,8 @@ from fastpipe.warnings_once import warn_once
 
 # Fewer batches than this are hardly an epoch that somebody wants.
 _FEW_BATCHES = 4
+_SMALL_SHARE = 0.05  # of the samples
+_LARGE_SHARE = 0.25
 
 
 def warn_of_short_epochs(data: Dataset, recipe: Recipe, epoch_size: object) -> None:
@@ -22,6 +24,8 @@ def warn_of_short_epochs(data: Dataset, recipe: Recipe, epoch_size: object) -> N
     """
     if data.content.mixed and epoch_size is None and recipe.epoch_size == "smallest":
         _warn_of_small_share(data, recipe)
+    if epoch_size is None and recipe.drop_last and not recipe.picks:
+        _warn_of_left_out(data, recipe)
     if isinstance(epoch_size, int) and recipe.crop.budget is None:
         _warn_of_few_batches(data, recipe, epoch_size)
 
@@ -44,6 +48,27 @@ def _warn_of_small_share(data: Dataset, recipe: Recipe) -> None:
     )
 
 
+def _warn_of_left_out(data: Dataset, recipe: Recipe) -> None:
+    """Says if the last batch, which is not full and left out, is a large part of the dataset."""
+    if data.content.mixed or recipe.crop.budget is not None or recipe.crop.is_per_part:
+        return
+    world_size = recipe.ranks.world_size
+    global_batch_size = recipe.batch_size * world_size
+    num_left_out = len(data) % global_batch_size
+    if num_left_out < _LARGE_SHARE * len(data) or len(data) < global_batch_size:
+        return
+    ranks = ""
+    if world_size > 1:
+        ranks = f" ({recipe.batch_size} on each of {world_size} ranks: batch_size= is that of a rank)"
+    batches = format_count(len(data) // global_batch_size, "full batch")
+    warn_once(
+        f"left out {data.path}",
+        f"an epoch of {data.path} has {batches} of {global_batch_size}{ranks}, and leaves out "
+        f"{num_left_out:,} of {format_count(len(data), 'sample')}, other ones in each epoch. Pass a smaller "
+        "batch_size, or drop_last=False",
+    )
+
+
 def _path_of_share(data: Dataset, share: int) -> Place:
     """The dataset that the first sample of a share is stored in."""
     content = data.content
@@ -55,7 +80,10 @@ def _path_of_share(data: Dataset, share: int) -> Place:
 def _warn_of_few_batches(data: Dataset, recipe: Recipe, epoch_size: int) -> None:
     global_batch_size = recipe.batch_size * recipe.ranks.world_size
     is_whole = epoch_size % global_batch_size == 0
-    is_long = epoch_size >= _FEW_BATCHES * global_batch_size
+    is_long = (
+        epoch_size >= _FEW_BATCHES * global_batch_size
+        and epoch_size >= _SMALL_SHARE * len(data)
+    )
     if is_whole or is_long or epoch_size >= len(data):
         return
     batches = format_count(num_batches(recipe), "batch")

@@ -51,6 +51,11 @@ def warn_of_evaluation(
         return
     options = " and ".join(_random_options(recipe, augments))
     if options:
+        soft_labels = ""
+        if any(augment is not None and augment.soft for augment in augments):
+            soft_labels = (
+                ". Its labels are soft, too: (N, classes), not (N,)"
+            )
         verb = "change" if " and " in options else "changes"
         advice = f"Leave {options} out"
         if "augment=" in options:
@@ -58,7 +63,7 @@ def warn_of_evaluation(
         warn_once(
             options,
             f"train=False, and {options} {verb} images at random, so the evaluation is of other "
-            f"images than those of the dataset. {advice}",
+            f"images than those of the dataset. {advice}{soft_labels}",
         )
     _warn_other_samples(data, recipe)
 

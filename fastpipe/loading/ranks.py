@@ -91,7 +91,7 @@ class RankResolver:
                 "torch.distributed is not initialised, so each process would read the whole "
                 "dataset. Call torch.distributed.init_process_group() before the loop over the "
                 "loader, or pass rank= and world_size= to fastpipe.loader(...): 0 and 1 if each "
-                f"process is to read all. If no launcher did, unset {name} and {_LAUNCHERS[name]}"
+                f"process is to read all. If no launcher has started this process, unset {name} and {_LAUNCHERS[name]}"
             )
         if (self.known() or ALONE).world_size == 1:
             return

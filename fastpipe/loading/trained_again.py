@@ -55,9 +55,9 @@ class FirstEpoch(EpochWatch):
                     f"trained again {self._order}",
                     f"{parameter.optimizer} has trained on {self._path} before, with an earlier loader of "
                     f"seed={self._order.seed}, and this loader has begun with epoch 0 again: its order, "
-                    "crops and flips are those of the first epoch. Call loader.set_epoch(epoch) with the "
-                    "number of the epoch in the whole training, or pass another seed=; loader.set_size "
-                    "changes the size of a loader",
+                    "crops and flips are those of the first epoch. Make the loader once, before the loop "
+                    "over epochs (loader.set_size changes its size); or call loader.set_epoch(epoch) with "
+                    "the number of the epoch in the whole training, or pass another seed=",
                 )
                 return
         optimized = look_at_optimizers("training again")

@@ -111,12 +111,12 @@ def test_a_rank_that_was_first_learns_of_it_at_the_end_of_a_short_epoch(
         (
             {"sampler": fastpipe.Weighted({"red": 2})},
             {"sampler": fastpipe.Weighted({"red": 3})},
-            "a hash of the weights is .*on rank 0 and .* on rank 1.*the same weights",
+            "the weights are different ones on rank 0 and on rank 1.*the same weights",
         ),
         (
             {"sampler": lambda _: [1, 2, 3, 4]},
             {"sampler": lambda _: [5, 6, 7, 8]},
-            "a hash of the numbers that the",
+            "the sampler has given different numbers on rank 0",
         ),
     ],
 )
@@ -171,7 +171,7 @@ def test_weights_that_one_rank_changes_later_are_refused(
     loaders[0].set_weights({fastpipe.open(flat).classes[0]: 5.0})
     ids(loaders[0])
     ranks.become(1)
-    with pytest.raises(ConfigError, match="a hash of the weights"):
+    with pytest.raises(ConfigError, match="the weights are different ones"):
         ids(loaders[1])
 
 

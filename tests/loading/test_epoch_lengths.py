@@ -60,3 +60,21 @@ def test_an_epoch_size_of_no_batch_is_explained(flat: Path) -> None:
     words = "epoch_size=10 counts samples, not batches: so many batches are epoch_size=160"
     with pytest.raises(ConfigError, match=words):
         open_loader(flat, 16, epoch_size=10)
+
+
+def test_the_last_batch_is_much_of_the_dataset(flat: Path, log: pytest.LogCaptureFixture) -> None:
+    num_samples = len(fastpipe.open(flat))
+    options: dict[str, int] = {"size": 8, "num_workers": 1}
+    fastpipe.loader(flat, num_samples // 2, **options).close()
+    fastpipe.loader(flat, 20, drop_last=False, **options).close()
+    fastpipe.loader(flat, 20, epoch_size=20, **options).close()
+    assert log.text == ""
+    fastpipe.loader(flat, 10, rank=0, world_size=2, **options).close()
+    words = "has 1 full batch of 20 (10 on each of 2 ranks: batch_size= is that of a rank)"
+    assert words in log.text
+    assert f"leaves out {num_samples - 20} of {num_samples} samples" in log.text
+
+
+def test_steps_of_a_large_dataset(thousand: Path, log: pytest.LogCaptureFixture) -> None:
+    with fastpipe.loader(thousand, 8, size=8, num_workers=1, epoch_size=45):
+        assert "epoch_size=45 counts samples, not batches" in log.text

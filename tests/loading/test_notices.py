@@ -176,7 +176,7 @@ def test_classes_that_are_mirror_images(
         ([*"0123456789"], (20, 20), True),
         ([*"0123456789"], (20, 20, 3), False),
         ([*"ABCDEFGHIJKL"], (20, 20, 3), True),
-        ([*"abc"], (20, 20), False),
+        ([*"abcd"], (20, 20), False),
     ],
 )
 def test_characters_are_mirrored(
@@ -197,7 +197,7 @@ def test_characters_are_mirrored(
 def test_images_that_were_shrunk_below_the_size(
     tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
-    data = pack_pictures(tmp_path, [*"abc"], (60, 50, 3), max_size=40)
+    data = pack_pictures(tmp_path, [*"abcd"], (60, 50, 3), max_size=40)
     log.clear()
     fastpipe.loader(data, 4, size=40).close()
     assert log.text == ""

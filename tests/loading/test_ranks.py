@@ -460,7 +460,9 @@ def test_variables_of_a_launcher_that_are_left_in_the_shell(
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with (
-        pytest.raises(ConfigError, match=r"If no launcher did, unset RANK and WORLD_SIZE"),
+        pytest.raises(
+            ConfigError, match=r"If no launcher has started this process, unset RANK and WORLD_SIZE"
+        ),
         fastpipe.loader(flat, 4, size=8, num_workers=1) as loader,
     ):
         next(iter(loader))
