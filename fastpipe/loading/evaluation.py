@@ -53,9 +53,7 @@ def warn_of_evaluation(
     if options:
         soft_labels = ""
         if any(augment is not None and augment.soft for augment in augments):
-            soft_labels = (
-                ". Its labels are soft, too: (N, classes), not (N,)"
-            )
+            soft_labels = ". Its labels are soft, too: (N, classes), not (N,)"
         verb = "change" if " and " in options else "changes"
         advice = f"Leave {options} out"
         if "augment=" in options:
