@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import weakref
 
+from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.format.folder import Url
 from fastpipe.loading.classes import describe_other_classes
 from fastpipe.loading.loader_facts import LoaderFacts
 from fastpipe.loading.two_loaders import describe_two_loaders
@@ -24,7 +26,9 @@ class _Pairs:
         # The newest loader of each kind, by `train`, if it has no partner and no epoch yet.
         self.waiting: dict[bool, weakref.ref[LoaderFacts]] = {}
         # The one that has begun the last epoch of training.
-        self.trained: LoaderFacts | None = None
+        self.trained: weakref.ref[LoaderFacts] | None = None
+        # Lets it outlive its loader. Not that of a URL, whose cache would count as in use.
+        self.kept: LoaderFacts | None = None
         # The evaluation that was compared with it last.
         self.evaluated: weakref.ref[LoaderFacts] | None = None
 
@@ -56,22 +60,29 @@ def begin_epoch(facts: LoaderFacts) -> None:
     waiting = _pairs.waiting.get(facts.train)
     if waiting is not None and waiting() is facts:
         del _pairs.waiting[facts.train]
+    trained = None if _pairs.trained is None else _pairs.trained()
     if facts.train:
-        if _pairs.trained is not facts:
-            _pairs.trained = facts
+        if trained is not facts:
+            _pairs.trained = weakref.ref(facts)
+            _pairs.kept = None if _is_remote(facts.dataset) else facts
             _pairs.evaluated = None
         return
     evaluated = None if _pairs.evaluated is None else _pairs.evaluated()
-    if _pairs.trained is not None and evaluated is not facts:
+    if trained is not None and evaluated is not facts:
         _pairs.evaluated = weakref.ref(facts)
-        _compare(facts, _pairs.trained)
+        _compare(facts, trained)
 
 
 def forget_all() -> None:
     """As in a new process: for tests."""
     _pairs.waiting = {}
     _pairs.trained = None
+    _pairs.kept = None
     _pairs.evaluated = None
+
+
+def _is_remote(data: Dataset) -> bool:
+    return any(isinstance(stored.index.path, Url) for stored in data.stored)
 
 
 def _compare(first: LoaderFacts, second: LoaderFacts) -> None:
