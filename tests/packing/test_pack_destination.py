@@ -263,7 +263,8 @@ def test_changed_sources_need_overwrite(source: Path, packed: Path, change: str)
         (source / "ant" / "00.jpg").write_bytes(bytes(len(data)))
     else:
         (source / "zebra").mkdir()
-    words = rf"{packed} is packed already.*have changed since.* add SRC {packed}\. .*--overwrite"
+    command = rf"remove {packed} --keys FILE" if change == "removed" else rf"add SRC {packed}\. "
+    words = rf"{packed} is packed already.*have changed since.* {command}.*--overwrite"
     with pytest.raises(PackError, match=words):
         pack(source, packed)
     pack(source, packed, PackOptions(overwrite=True))

@@ -6,7 +6,6 @@ the folder is a class, they get a second label; or, if copies are left out, they
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +16,10 @@ from fastpipe.arrays import Bools, Int64s, Uint64s
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.sample_layout import key_hashes
 from fastpipe.errors import format_count, readable
+from fastpipe.packing.job.removal import MAX_KEYS, removal_command
 from fastpipe.packing.shard.entry import Entry
 from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.store.store import Store
-
-# A message names so many samples to remove; of more it says how to find them.
-_MAX_KEYS = 5
 
 
 class KnownPictures:
@@ -98,21 +95,16 @@ class Copies:
     def how_to_remove(self, is_old: Bools) -> str:
         """The command that removes some of the old samples."""
         rows = np.unique(self.rows[is_old]).tolist()
-        place = shlex.quote(readable(str(self.index.path)))
-        command = f"fastpipe remove {place} --keys FILE"
-        if len(rows) <= _MAX_KEYS:
-            paths = [self.index.source_path_of(row) for row in rows]
-            lines = "this line" if len(paths) == 1 else "these lines"
-            return f"{command}, with {lines} in FILE: {', '.join(paths)}"
         root = self.listing.root
-        if is_old.all() and isinstance(root, Path) and root.is_dir():
-            data = repr(str(self.index.path))
-            return (
-                f"fastpipe.remove({data}, keys=[key for group in "
-                f"fastpipe.duplicates({data}).group_keys() for key in group if not "
-                f"pathlib.Path({str(root)!r}, key).exists()])"
-            )
-        return f"{command}, with the path of each of them on a line of FILE"
+        is_folder = isinstance(root, Path) and root.is_dir()
+        if len(rows) <= MAX_KEYS or not is_old.all() or not is_folder:
+            return removal_command(self.index, rows)
+        data = repr(str(self.index.path))
+        return (
+            f"fastpipe.remove({data}, keys=[key for group in "
+            f"fastpipe.duplicates({data}).group_keys() for key in group if not "
+            f"pathlib.Path({str(root)!r}, key).exists()])"
+        )
 
 
 def copies_in_shards(

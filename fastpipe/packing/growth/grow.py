@@ -36,6 +36,7 @@ from fastpipe.packing.growth.fit import (
     relabel,
 )
 from fastpipe.packing.growth.inherited import with_inherited
+from fastpipe.packing.growth.missing_files import assumed_of_missing_files
 from fastpipe.packing.growth.version import Version, find_packs, open_newest
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.job.progress import Progress
@@ -152,7 +153,12 @@ def add(
                 *compared.assumed,
             ),
         )
-        if compared.new:
+        if not compared.new:
+            missing = assumed_of_missing_files(
+                version, full_listing, compared.is_kept, compared.copied_rows
+            )
+            grown = replace(grown, assumed=(*grown.assumed, *missing))
+        else:
             change = {
                 "listing": listing.state_digest(),
                 "options": options.shaping(listing.kinds),
@@ -168,7 +174,7 @@ def add(
                     listing,
                     full_listing,
                     fields,
-                    compared.is_kept,
+                    compared,
                     shards,
                     grown,
                 )
@@ -224,7 +230,7 @@ def _publish_added(
     listing: Listing,
     full_listing: Listing,
     fields: Sequence[SourceField],
-    is_kept: Bools,
+    compared: ComparedSources,
     shards: PackedShards,
     grown: Grown,
 ) -> Grown:
@@ -235,7 +241,7 @@ def _publish_added(
         listing: the new sources.
         full_listing: all sources, those that the dataset has included.
         fields: of the next version.
-        is_kept: (n,) which samples of the version stay.
+        compared: the sources beside the version.
         shards: of the new sources.
         grown: what is known so far.
     """
@@ -249,12 +255,15 @@ def _publish_added(
     entries = [entry for entry in all_entries if entry.tars]
     if not entries:
         version.journal.clear()
-        return grown
+        missing = assumed_of_missing_files(
+            version, full_listing, compared.is_kept, compared.copied_rows
+        )
+        return replace(grown, assumed=(*grown.assumed, *missing))
 
     # If a changed source cannot be packed any more, its old sample stays.
     rejected_keys = key_hashes(path for path, _ in rejected)
     is_rejected = np.isin(version.index.records["key"], rejected_keys)
-    is_kept = is_kept | is_rejected
+    is_kept = compared.is_kept | is_rejected
     copies = copies_in_shards(
         version.index,
         is_kept,
@@ -263,7 +272,12 @@ def _publish_added(
         full_listing,
         is_same_source=grown.known > 0,
     )
-    grown = replace(grown, assumed=(*grown.assumed, *assumed_of_copies(copies)))
+    # Copies that were added are named, and those that were left out keep their samples.
+    copied_rows = np.concatenate([copies.rows, compared.copied_rows])
+    missing = assumed_of_missing_files(version, full_listing, is_kept, copied_rows)
+    grown = replace(
+        grown, assumed=(*grown.assumed, *assumed_of_copies(copies), *missing)
+    )
     facts = Facts.of(listing)
     # No state: a pack of these sources alone would make another dataset than this version.
     facts = replace(facts, fields=tuple(fields), state="")
@@ -333,6 +347,7 @@ class ComparedSources(NamedTuple):
         is_kept: (n,) which samples of the dataset stay.
         known: number of sources that the dataset has.
         copies: number of sources whose picture the dataset has under another path.
+        copied_rows: (copies that the dataset has,) their rows in the index.
         skipped: number of changed sources that are left out.
         assumed: what to know of the copies.
     """
@@ -341,6 +356,7 @@ class ComparedSources(NamedTuple):
     is_kept: Bools
     known: int
     copies: int
+    copied_rows: Int64s
     skipped: int
     assumed: Sequence[Assumption]
 
@@ -379,10 +395,12 @@ def compare_sources(
     new = list(compress(sources, ~has_key | is_replaced))
 
     copies: set[str] = set()
+    copied_rows: Int64s = np.zeros(0, np.int64)
     assumed: list[Assumption] = []
     if by == "content":
         # Samples that are replaced do not count: their pictures may come again under another path.
         copies, known_copies = _find_copies(listing, new, version, is_kept)
+        copied_rows = known_copies.rows
         assumed = assumed_of_skipped_copies(known_copies)
         new = [source for source in new if source.path not in copies]
     return ComparedSources(
@@ -390,6 +408,7 @@ def compare_sources(
         is_kept,
         known=int(is_same.sum()),
         copies=len(copies),
+        copied_rows=copied_rows,
         skipped=int((has_changed & ~is_replaced).sum()),
         assumed=assumed,
     )

@@ -26,18 +26,28 @@ class SourceChanges(NamedTuple):
     """What has changed in a source since it was packed.
 
     Attributes:
-        num_gone: samples whose file is not in the source any more.
+        gone_rows: rows of the index of samples whose file is not in the source any more.
         num_new: files that the dataset does not have.
         num_other: files of another size or class.
         moved: new files with the picture of a sample whose file is gone: old and new path.
         has_read_all: all new files were compared with the samples whose file is gone.
     """
 
-    num_gone: int
+    gone_rows: list[int]
     num_new: int
     num_other: int
     moved: list[tuple[str, str]]
     has_read_all: bool
+
+    @property
+    def num_gone(self) -> int:
+        """The number of samples whose file is not in the source any more."""
+        return len(self.gone_rows)
+
+    @property
+    def is_deletion(self) -> bool:
+        """Whether files are gone, and nothing else has changed that we see."""
+        return bool(self.gone_rows) and not self.num_new and not self.num_other
 
     @property
     def is_move(self) -> bool:
@@ -90,7 +100,7 @@ def compare_with_packed(index: PackedIndex, listing: Listing) -> SourceChanges:
             new.append(source)
     moved, has_read_all = _find_moved(index, gone_rows, listing, new)
     return SourceChanges(
-        len(gone_rows),
+        gone_rows.tolist(),
         len(new),
         _count_other(index, listing, keys, is_known),
         moved,

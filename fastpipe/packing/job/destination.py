@@ -19,6 +19,7 @@ from fastpipe.errors import (
     readable,
 )
 from fastpipe.packing.job.changed_sources import compare_with_packed
+from fastpipe.packing.job.removal import removal_of_missing
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import BY_RULE, PackOptions
@@ -183,10 +184,14 @@ def begin_pack(
 def _changed_sources_error(place: Place, listing: Listing | None) -> PackError:
     """The error for a dataset that was packed of the same source, before that changed."""
     changes = None
+    removal = ""
     if listing is not None and isinstance(place, Path):
         # Whatever is wrong with the dataset, the error is about the source.
         with contextlib.suppress(DatasetError, OSError):
-            changes = compare_with_packed(PackedIndex(place), listing)
+            index = PackedIndex(place)
+            changes = compare_with_packed(index, listing)
+            if changes.is_deletion:
+                removal = removal_of_missing(index, changes.gone_rows, listing.root)
     what = ""
     if changes is not None and changes.describe():
         what = f": {changes.describe()}"
@@ -197,6 +202,12 @@ def _changed_sources_error(place: Place, listing: Listing | None) -> PackError:
             f"{text}. Files were moved or renamed, so pack all of them again: pass --overwrite "
             f"(overwrite=True), or choose another folder. fastpipe add SRC {shown} would add them, and "
             "keep the samples with the old paths"
+        )
+    if changes is not None and removal:
+        samples = "its sample" if changes.num_gone == 1 else "their samples"
+        return PackError(
+            f"{text}. To remove {samples}: {removal}. To pack the files that are left again, pass "
+            "--overwrite (overwrite=True), or choose another folder"
         )
     return PackError(
         f"{text}. To add the new images: fastpipe add SRC {shown}. To pack all of them again, pass "
