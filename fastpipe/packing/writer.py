@@ -36,6 +36,7 @@ from fastpipe.sources.classes_from import ClassesFrom, class_names, names_by_num
 from fastpipe.sources.facts import Facts
 from fastpipe.sources.listing import STORED, Assumption, SourceField
 from fastpipe.sources.picture.convert import Packed
+from fastpipe.store.other_ranks import warn_of_replacing_ranks
 
 _MADE_BY = "fastpipe.Writer"
 _LOG = logging.getLogger("fastpipe.pack")
@@ -50,8 +51,8 @@ _NO_KEYS = "0" * 32
 _OPTIONS = OPTIONS - {"seed", "shuffle"} | {"coordinates"}
 _ONE_PROCESS = (
     "Call add in the process of the with block, where several threads may call it: a pool returns the "
-    "paths or arrays of the samples. Or let each process write a folder with a Writer of its own, and "
-    "read them as one dataset: fastpipe.concat(FOLDER_0, FOLDER_1)"
+    "paths or arrays of the samples. Or let each process write a folder with a Writer of its own, all "
+    "with the same classes=, and read them as one dataset: fastpipe.concat(FOLDER_0, FOLDER_1)"
 )
 _LEAST_LISTS = 2  # of classes, before the log says that they are all 0 and 1
 _IN_ORDER = "a Writer keeps the order in which samples are added: shuffle them before"
@@ -181,6 +182,7 @@ class Writer:
             )
             begin_pack(journal, self._facts, self._options)
             if self._options.overwrite:
+                warn_of_replacing_ranks(self._destination)
                 journal.forget_shards()
             series = _ShardSeries(journal, self._options, self._kinds)
             self._series = series

@@ -13,6 +13,7 @@ from pathlib import Path
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.layout import LOCK_FILE
 from fastpipe.errors import PackError
+from fastpipe.store.other_ranks import count_ranks, describe_folder_of_each_rank
 
 PARTIAL = ".partial"
 # Errors of a file system that has no locks, such as Lustre without the option flock, or NFS without
@@ -105,11 +106,8 @@ class WorkFolder:
                     raise FileNotFoundError
                 # From here on `release` closes the file.
                 on_error.pop_all()
-        except (BlockingIOError, FileNotFoundError) as problem:
-            raise PackError(
-                f"another pack is writing to {destination}; wait for it, or choose another folder. If each "
-                "rank of a program packs, pack on one rank alone, and let the others wait"
-            ) from problem
+        except (BlockingIOError, FileNotFoundError):
+            raise _locked_error(destination) from None
         except OSError as problem:
             raise _unwritable_error(destination, problem) from problem
 
@@ -147,6 +145,19 @@ class WorkFolder:
                 self._file.unlink()
                 self.path.rmdir()
         self._lock.close()
+
+
+def _locked_error(destination: Place) -> PackError:
+    text = (
+        f"another pack is writing to {destination}; wait for it, or choose another folder. If each "
+        "rank of a program packs, pack on one rank alone, and let the others wait"
+    )
+    if count_ranks() > 1:
+        advice = describe_folder_of_each_rank(destination)
+        text += (
+            f". If each rank writes samples of its own with a fastpipe.Writer, {advice}"
+        )
+    return PackError(text)
 
 
 def _unwritable_error(destination: Place, problem: OSError) -> PackError:

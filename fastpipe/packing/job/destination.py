@@ -28,6 +28,7 @@ from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Listing
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.store.files import write_error
+from fastpipe.store.other_ranks import count_ranks, describe_folder_of_each_rank
 from fastpipe.store.remote.options import place_of
 from fastpipe.store.store import check_writable, open_store
 
@@ -223,6 +224,13 @@ def _other_dataset_error(
         return PackError(
             f"{place} holds a damaged dataset: {damage}. Choose another folder, or pass --overwrite "
             "(overwrite=True) to replace it"
+        )
+    if facts.made_by and count_ranks() > 1:
+        return PackError(
+            f"{place} holds a finished dataset, and a {facts.made_by} writes only new ones. This "
+            f"program has {count_ranks()} ranks: if another rank has written it, "
+            f"{describe_folder_of_each_rank(place)}. If an earlier run has written it, choose another "
+            "folder, or remove it; overwrite=True replaces it, also with the samples of one rank alone"
         )
     if facts.made_by:
         return PackError(

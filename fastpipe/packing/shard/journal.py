@@ -269,7 +269,7 @@ def _other_writer_error(store: Store) -> PackError:
     return PackError(
         f"another program has begun to write a dataset to {store.place}, or has written one, since "
         "this one began; this one has stopped. Give each program, such as each rank, a folder of "
-        "its own, and join their datasets with fastpipe.concat"
+        "its own and the same classes=, and join their datasets with fastpipe.concat"
     )
 
 
