@@ -29,6 +29,10 @@ from fastpipe.packing.job.log import (
     log_stray,
 )
 from fastpipe.packing.job.progress import PackProgress
+from fastpipe.packing.job.replaced_classes import (
+    assume_other_numbers_than_before,
+    read_replaced_classes,
+)
 from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.job.training_beside import assume_other_numbers_beside
 from fastpipe.packing.shard.options import (
@@ -263,6 +267,7 @@ def pack(
     options = pack_options(**given)
     source = source_path(src, options.source.remote)
     destination = destination_of(dst)
+    replaced_classes = read_replaced_classes(destination, options)
     if uses_ray:
         # Most packs need no Ray.
         from fastpipe.packing.distributed.pack import pack_on_ray
@@ -279,7 +284,12 @@ def pack(
             beside = assume_other_numbers_beside(
                 destination, summary.info, summary.assumed
             )
-            summary = replace(summary, assumed=(*summary.assumed, *beside))
+            other_numbers = assume_other_numbers_than_before(
+                replaced_classes, summary.info
+            )
+            summary = replace(
+                summary, assumed=(*summary.assumed, *beside, *other_numbers)
+            )
     log_assumed(source, summary.assumed)
     log_contradictions(source, summary.contradictions)
     log_stray(source, summary.stray)
