@@ -25,6 +25,7 @@ from support.sources.pack_sources import (
 
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, PackError
+from fastpipe.packing.growth.version import versions
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard import journal
@@ -313,6 +314,11 @@ def renew(file: Path, how: str) -> None:
         file.touch()
 
 
+def describe_versions(packed: Path) -> list[tuple[int, int]]:
+    """The versions that `fastpipe log` shows, and when each was made."""
+    return [(version["version"], version["time_ns"]) for version in versions(packed)]
+
+
 @pytest.mark.parametrize("how", ["permissions", "link", "copy", "touch"])
 def test_files_with_a_new_time_and_the_same_content_are_packed_already(
     source: Path, tmp_path: Path, how: str
@@ -321,11 +327,13 @@ def test_files_with_a_new_time_and_the_same_content_are_packed_already(
     (source / "ant" / "bad.jpg").write_bytes(b"bad")
     pack(source, packed)
     content = digests(packed)
+    versions_before = describe_versions(packed)
     time.sleep(0.01)
     for file in [file for file in source.rglob("*") if file.is_file()]:
         renew(file, how)
     assert pack(source, packed).already_packed
     assert digests(packed) == content
+    assert describe_versions(packed) == versions_before
     looked_at: list[Path] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Repack, "remade", lambda *_: looked_at.append(source))

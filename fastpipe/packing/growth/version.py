@@ -29,6 +29,7 @@ from fastpipe.dataset.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.layout import (
     DATASET_FILE,
+    INDEX_FILE,
     WIDE_INDEX_DTYPE,
     shard_number,
 )
@@ -365,7 +366,7 @@ def open_newest(
         options = replace(
             packed, workers=given.workers, fail_fast=given.fail_fast, spool=given.spool
         )
-        versions_so_far = history(index.info, store.written_ns(DATASET_FILE))
+        versions_so_far = history(index.info, store)
         version = Version(
             journal,
             index,
@@ -383,8 +384,8 @@ def open_newest(
         yield version
 
 
-def history(info: Mapping[str, Any], time_ns: int) -> list[dict[str, Any]]:
-    """The versions up to that of `info`, whose dataset.json was written at this time."""
+def history(info: Mapping[str, Any], store: Store) -> list[dict[str, Any]]:
+    """The versions up to that of `info`, the content of dataset.json in this store."""
     if info["history"]:
         return list(info["history"])
     # A dataset that has only been packed has no history in dataset.json.
@@ -393,8 +394,9 @@ def history(info: Mapping[str, Any], time_ns: int) -> list[dict[str, Any]]:
         "samples": info["samples"],
         "added": info["samples"],
         "removed": 0,
-        "time_ns": time_ns,
-        "listed_ns": time_ns,
+        # A later pack of the same sources gives dataset.json the time of their newest listing.
+        "time_ns": store.written_ns(INDEX_FILE),
+        "listed_ns": store.written_ns(DATASET_FILE),
         "command": shlex.join(pack_command(info["packs"][0])),
     }
     return [first]
@@ -418,7 +420,7 @@ def versions(data: Place) -> list[dict[str, Any]]:
         raise DatasetError(
             f"{data} is not packed, so it has no versions; pack it first: fastpipe pack {data} DST"
         )
-    return history(index.info, open_store(data).written_ns(DATASET_FILE))
+    return history(index.info, open_store(data))
 
 
 def packed_options(recorded: Mapping[str, Any], source: Any) -> PackOptions:
