@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from fastpipe.dataset.format.fields import Field
@@ -9,6 +10,7 @@ from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import PackError, format_count, readable
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.sources.folders.doubtful_classes import find_similar_class
 from fastpipe.sources.listing import Assumption, Listing, SourceField, with_classes
 
 
@@ -48,18 +50,34 @@ def check_given_classes(
             )
 
 
-def assumed_of_new_classes(index: PackedIndex, listing: Listing) -> list[Assumption]:
-    """Says which new classes have another label than in a fresh pack, which sorts all classes."""
+def assumed_of_new_classes(
+    index: PackedIndex, listing: Listing, options: PackOptions
+) -> list[Assumption]:
+    """Says which new classes are called nearly like one of the dataset, and which have another
+    label than in a fresh pack, which sorts all classes.
+    """
     assumed: list[Assumption] = []
+    # A class that no new source has makes no difference yet.
+    used_labels = {source.label for source in listing.sources}
+    similar: set[str] = set()
+    for label in range(len(index.classes), len(listing.classes)):
+        name = listing.classes[label]
+        known_name = None
+        # Whoever names the classes has decided that both are classes.
+        if label in used_labels and options.source.classes is None:
+            known_name = find_similar_class(name, index.classes)
+        if known_name is not None:
+            similar.add(name)
+            assumed.append(_similar_class(index, name, known_name))
     if index.classes != sorted(index.classes):
         # The user or the source has given this order. That of a fresh pack is not known.
         return assumed
-    # A class that no new source has makes no difference yet.
-    used_labels = {source.label for source in listing.sources}
     fresh_classes = sorted(listing.classes)
     fresh_labels = {name: label for label, name in enumerate(fresh_classes)}
     new_classes = listing.classes[len(index.classes) :]
     for label, name in enumerate(new_classes, start=len(index.classes)):
+        if name in similar:
+            continue
         if label in used_labels and fresh_labels[name] != label:
             assumed.append(
                 Assumption(
@@ -69,6 +87,17 @@ def assumed_of_new_classes(index: PackedIndex, listing: Listing) -> list[Assumpt
                 )
             )
     return assumed
+
+
+def _similar_class(index: PackedIndex, name: str, known_name: str) -> Assumption:
+    """Says that a new class is called nearly like one of the dataset, and how to undo it."""
+    place = shlex.quote(readable(str(index.path)))
+    return Assumption(
+        f"the class {name!r} is new: it differs from {known_name!r}, which the dataset has, in letter "
+        "case, spaces or separators alone, and is another class. If they mean the same, undo it: "
+        f"fastpipe remove {place} --class {shlex.quote(name)}; then name the class {known_name!r} in "
+        "the source, such as its folder, and add it again"
+    )
 
 
 def assumed_of_missing_labels(index: PackedIndex, listing: Listing) -> list[Assumption]:

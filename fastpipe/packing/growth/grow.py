@@ -137,7 +137,7 @@ def add(
         assumed_of_listing = _without_settled(listing, index)
         full_listing = listing
         listing = replace(listing, sources=compared.new)
-        new_classes = assumed_of_new_classes(index, listing)
+        new_classes = assumed_of_new_classes(index, listing, options)
         no_labels = assumed_of_missing_labels(index, listing)
         # The result if nothing is new.
         grown = Grown(

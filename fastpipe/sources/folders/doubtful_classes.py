@@ -106,6 +106,17 @@ def similar_classes(classes: Sequence[str], whose: str = "classes") -> list[Assu
     ]
 
 
+def find_similar_class(name: str, classes: Sequence[str]) -> str | None:
+    """A class that differs from `name` in letter case, spaces or separators alone."""
+    if not name or len(classes) > _MAX_COMPARED:
+        return None
+    simple_name = _simplify(name)
+    for other in classes:
+        if other and other != name and _simplify(other) == simple_name:
+            return other
+    return None
+
+
 def _similar_names(classes: Sequence[str]) -> list[str]:
     """Names that differ from another one in letter case, separators, or how Unicode writes them."""
     if len(classes) > _MAX_COMPARED:
