@@ -1,4 +1,10 @@
-"""`fastpipe.Writer`: samples that a program adds one by one -> a packed dataset."""
+"""`fastpipe.Writer`: samples that a program adds one by one -> a packed dataset.
+
+Note [resuming a Writer]
+Nobody knows which samples come after those of an interrupted run. So the name of a shard's entry
+has a fingerprint of the keys and labels of all samples up to its end. The next run computes the
+same of the samples that it gets, and skips them as long as each finished shard has its fingerprint.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +95,6 @@ class Writer:
     samples. Add samples in random order if you can: a loader shuffles, but it mixes samples of one
     class less well that all stand together.
 
-    Note [resuming a Writer]
     If the program is interrupted, finished shards are kept. Run the same program again: if all
     samples have a `key`, `add` skips the samples that are in finished shards. It compares keys and
     labels of the samples with those of the first run, so keys have to come in the same order, and
@@ -257,9 +262,10 @@ class Writer:
             image: a path, the bytes of an image file, a PIL image, or (H, W) or (H, W, C) of uint8
                 or uint16, C channels: gray; gray and alpha; RGB; RGB and alpha. cv2.imread gives
                 BGR: pass its path in place of it, or cv2.cvtColor(image, cv2.COLOR_BGR2RGB). It
-                keeps its exact pixels, as with `pack`; a PIL image that a program has changed
-                counts as one without loss. Left out: the sample has fields only, such as a list of
-                pictures or an array.
+                keeps its exact pixels, as with `pack`, except that a PIL image that was opened from
+                a JPEG is encoded again: pass the path of the JPEG. A PIL image that a program has
+                changed counts as one without loss. Left out: the sample has fields only, such as a
+                list of pictures or an array.
             label: a position in the list of classes, or a class name; None: the sample has no
                 label.
             key: names the sample, in the dataset and in messages; with keys an interrupted program
