@@ -56,8 +56,7 @@ class Weighted:
 @refusing_unknown_fields("fastpipe.PerClass")
 @dataclass(frozen=True)
 class PerClass:
-    """Batches of P classes and K samples of each, for metric learning: Note [P x K] in
-    plan/picks.py.
+    """Batches of P classes and K samples of each, for metric learning.
 
     Each class comes equally often, and each of its samples, too. Samples without a label are in no
     batch.

@@ -43,8 +43,8 @@ def create_dataset(
     """Opens the dataset of a split.
 
     It is ROOT/SPLIT, or ROOT/val for "validation" and the like, if it exists; else ROOT. Classes of
-    folders have timm's numbers, by Note [classes as in timm]; those of another split have the
-    numbers of ROOT/train, if there is one.
+    folders have timm's numbers; those of another split have the numbers of ROOT/train, if there is
+    one.
 
     Args:
         name: "" or "fastpipe". timm's other datasets have to be packed first.
