@@ -238,7 +238,8 @@ def endpoint_of(url: Url, config: Mapping[str, Any]) -> str:
         if _ENDPOINT.fullmatch(name) and str(value):
             return str(value)
     if url.scheme == "s3":
-        return os.environ.get("AWS_ENDPOINT_URL", "")
+        # obstore reads both.
+        return os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT", "")
     return ""
 
 

@@ -31,6 +31,7 @@ from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import DatasetError, FastpipeError, PackError, format_count
 from fastpipe.store.remote.connection import (
     Connection,
+    endpoint_of,
     lacks_credentials,
     listed_by_hub,
 )
@@ -40,6 +41,7 @@ from fastpipe.store.remote.retry import (
     AGAIN,
     ATTEMPTS,
     NO_CREDENTIALS,
+    NO_ENDPOINT,
     REMEDIES,
     Failure,
     Remedy,
@@ -65,7 +67,10 @@ _MAX_PARTS = 9000
 _FIRST_CONTACT_S = {
     "closed": 10.0,  # the server may start at the same time as this program
     "host": 2.0,  # a wrong name stays wrong
+    "role": 5.0,  # most machines have none
 }
+# By these kinds of failure, a server of the user's own may be meant.
+_KINDS_OF_WRONG_SERVER = ("denied", "role", "host")
 # The log says that requests fail if one has failed for so long, and then at most so often.
 _TELL_AFTER_S = 5.0
 _TELL_EVERY_S = 60.0
@@ -260,7 +265,7 @@ class Objects:
             failure.words,
             elapsed_s,
             patience_s,
-            remedy.loading,
+            self._advice(failure, remedy),
         )
 
     def _last_error(
@@ -271,16 +276,27 @@ class Objects:
         attempts: int,
         elapsed_s: float,
     ) -> FastpipeError:
-        advice = remedy.loading
+        advice = self._advice(failure, remedy)
         if self._error is PackError:
-            advice = f"{remedy.packing or advice}. {AGAIN}"
-        options = dict(self._connection.options.storage)
-        if failure.kind == "denied" and lacks_credentials(self.url, options):
-            advice = f"{NO_CREDENTIALS}. {advice}"
+            advice = f"{advice}. {AGAIN}"
         times = format_count(attempts, "attempt")
         return self._error(
             f"{failure_text}: {failure.words}, after {times} in {elapsed_s:.1f} s. {advice}"
         )
+
+    def _advice(self, failure: Failure, remedy: Remedy) -> str:
+        """What to do about a failure, for somebody who loads or packs."""
+        advice = remedy.loading
+        if self._error is PackError and remedy.packing:
+            advice = remedy.packing
+        options = dict(self._connection.options.storage)
+        is_denied = failure.kind in ("denied", "role")
+        if is_denied and lacks_credentials(self.url, options):
+            advice = NO_CREDENTIALS
+        has_own_server = self.url.scheme != "s3" or endpoint_of(self.url, options)
+        if failure.kind in _KINDS_OF_WRONG_SERVER and not has_own_server:
+            advice = f"{advice}. {NO_ENDPOINT}"
+        return advice
 
     def _for_each(
         self,

@@ -35,6 +35,11 @@ NO_CREDENTIALS = (
     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run aws configure; for a public bucket, in "
     'Python storage_options={"skip_signature": True}'
 )
+# Follows the advice if no server was named, and Amazon's was asked or could not be found.
+NO_ENDPOINT = (
+    "Requests go to amazonaws.com: for a server of your own set AWS_ENDPOINT_URL, or in Python "
+    'storage_options={"endpoint": "http://..."}'
+)
 REMEDIES = {
     "network": Remedy(None, "Check the network, and that the server is up"),
     "closed": Remedy(
@@ -49,6 +54,12 @@ REMEDIES = {
         4,
         "Check the credentials, and that they may read the bucket; in Python storage_options= takes others",
         "Check the credentials, and that they may read SRC, list and write DST",
+        renew=True,
+    ),
+    "role": Remedy(
+        None,
+        "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; profiles in ~/.aws are read if boto3 is "
+        "installed",
         renew=True,
     ),
     "missing": Remedy(
@@ -108,6 +119,9 @@ _MESSAGE_OF_KIND = {
     "Connect": "no connection",
 }
 _MAX_MESSAGE_LENGTH = 200
+# The address at which a machine of AWS asks for the credentials of its role. obstore asks there if
+# it has found no others, and its error is then about that request.
+_ROLE_SERVER = "169.254.169.254"
 # What a name server that works says of a host that does not exist, on Linux and macOS. One that
 # does not answer is a "Temporary failure in name resolution".
 _NO_SUCH_HOST = re.compile(
@@ -135,6 +149,9 @@ def failure_of(problem: Exception) -> Failure:
     error_name = type(problem).__name__
     if isinstance(problem, WrongAnswerError):
         return Failure("network", f"the server sent {text}")
+    if _asked_server(text) == _ROLE_SERVER:
+        message = f"no credentials, as {_ROLE_SERVER} has no role for this machine"
+        return Failure("role", message)
 
     status = re.search(r"status code: (\d{3}) ?([^:\n]*)", text)
     if status:
@@ -160,6 +177,9 @@ def failure_of(problem: Exception) -> Failure:
     broken = re.search(r"kind: (Timeout|Connect|Interrupted|Request)\b", text)
     if broken:
         message = _MESSAGE_OF_KIND.get(broken[1], "the connection broke off")
+        server = _asked_server(text)
+        if broken[1] == "Connect" and server:
+            message = f"{message} to {server}"
         details = (
             r"(dns error|Connection refused|reset by peer|IncompleteBody|UnexpectedEof)"
         )
@@ -196,6 +216,12 @@ def _failure_of_status(status: int, reason: str, text: str) -> Failure:
     other = "refused" if status >= 400 else "network"
     kind = _KIND_OF_STATUS.get(status, other)
     return Failure(kind, message, status)
+
+
+def _asked_server(text: str) -> str:
+    """The host and port in obstore's text of an error; "" if it names none."""
+    match = re.search(r"Error performing \w+ https?://([^/\s]+)", text)
+    return match[1] if match else ""
 
 
 def _first_line(text: str) -> str:

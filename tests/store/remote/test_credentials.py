@@ -15,7 +15,8 @@ from support.remote.cases import digests
 from support.remote.range_server import Fault, RangeServer, Request
 
 from fastpipe.dataset.format.folder import Url
-from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.errors import ConfigError, DatasetError, FastpipeError, PackError
+from fastpipe.store.remote import objects
 from fastpipe.store.remote.connection import Connection, lacks_credentials
 from fastpipe.store.remote.options import RemoteOptions
 
@@ -144,13 +145,59 @@ def test_a_refused_request_without_credentials_says_so(
         open_remote("s3://bucket/train", storage_options=options(server, tokens))
     assert "HTTP 403" in str(caught.value)
     assert ("No credentials were found: AWS_ACCESS_KEY_ID is not set" in str(caught.value)) is lacks
+    assert ("Check the credentials" in str(caught.value)) is not lacks
+    assert "amazonaws.com" not in str(caught.value)  # the server was named
 
 
-def test_where_credentials_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def without_aws(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    """An environment in which nobody has set up AWS."""
     for name in os.environ:
         if name.startswith("AWS_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HOME", str(home))
+
+
+REFUSED = OSError(
+    "Error performing GET https://s3.us-east-1.amazonaws.com/bucket/x in 1s - status code: 403 Forbidden"
+)
+NO_ROLE = OSError("Error performing PUT http://169.254.169.254/latest in 1s - kind: Timeout")
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("error", [DatasetError, PackError])
+@pytest.mark.parametrize("problem", [REFUSED, NO_ROLE])
+def test_a_server_of_ones_own_that_nobody_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    problem: OSError,
+    error: type[FastpipeError],
+) -> None:
+    without_aws(monkeypatch, tmp_path)
+    monkeypatch.setitem(objects._FIRST_CONTACT_S, "role", 0.0)
+
+    async def request() -> str:
+        raise problem
+
+    def message(storage: dict[str, Any]) -> str:
+        remote = objects.Objects(Url("s3://bucket/x"), RemoteOptions(storage=storage), error)
+        with pytest.raises(error) as caught:
+            remote.wait(remote.insist(request, "URL cannot be fetched"))
+        return str(caught.value)
+
+    text = message({})
+    assert "No credentials were found" in text
+    assert "Requests go to amazonaws.com: for a server of your own set AWS_ENDPOINT_URL" in text
+    assert "Check the credentials" not in text
+    assert "amazonaws.com" in message({"access_key_id": "a", "secret_access_key": "b"})
+    assert "amazonaws.com" not in message({"endpoint": "http://127.0.0.1:9"})
+    for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"):
+        with monkeypatch.context() as context:
+            context.setenv(variable, "http://127.0.0.1:9")
+            assert "amazonaws.com" not in message({})
+
+
+def test_where_credentials_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_aws(monkeypatch, tmp_path)
     url = Url("s3://bucket/train")
     assert lacks_credentials(url, {"region": "us-east-1"})
     for given in ({"access_key_id": "x"}, {"skip_signature": True}, {"aws_secret_access_key": "x"}):

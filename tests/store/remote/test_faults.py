@@ -161,7 +161,8 @@ def test_a_server_that_was_never_there(
     monkeypatch.setitem(objects._FIRST_CONTACT_S, "closed", 0.2)
     monkeypatch.setattr(objects, "_TELL_AFTER_S", 0.05)
     with pytest.raises(
-        DatasetError, match=r"Connection refused.* check the endpoint, and that the server is up"
+        DatasetError,
+        match=r"127\.0\.0\.1:9 \(Connection refused\).* check the endpoint, and that the server is up",
     ):
         open_remote("http://127.0.0.1:9/x", read_timeout=20.0)
     (told,) = [text for text in caplog.messages if "Connection refused" in text]

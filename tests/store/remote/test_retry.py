@@ -114,8 +114,12 @@ def test_answers_of_a_web_server(web: RangeServer, answer: str) -> None:
 def test_servers_that_are_not_there() -> None:
     for url, kinds, words in (
         # Where no name server answers, it is not known whether there is such a host.
-        ("http://nowhere.invalid/x", ("host", "network"), "no connection (dns error)"),
-        ("http://127.0.0.1:9/x", ("closed",), "no connection (Connection refused)"),
+        (
+            "http://nowhere.invalid/x",
+            ("host", "network"),
+            "no connection to nowhere.invalid (dns error)",
+        ),
+        ("http://127.0.0.1:9/x", ("closed",), "no connection to 127.0.0.1:9 (Connection refused)"),
     ):
         store = HTTPStore(url, client_options=PATIENT, retry_config=ONCE)
         found = failure(lambda store=store: obstore.get(store, "dataset.json"))
@@ -132,6 +136,18 @@ def test_a_name_server_that_does_not_answer_is_no_unknown_host() -> None:
     ):
         problem = OSError(f'kind: Connect, "dns error", "failed to lookup: {message}"')
         assert failure_of(problem) == (kind, "no connection (dns error)", 0)
+
+
+@pytest.mark.parametrize("answer", ["HTTP error: kind: Timeout", "status code: 403 Forbidden"])
+def test_a_machine_without_a_role(answer: str) -> None:
+    """obstore asks there if it finds no credentials; S3 is not asked at all."""
+    problem = OSError(
+        "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s - "
+        f"{answer}"
+    )
+    failure = failure_of(problem)
+    assert failure.kind == "role"
+    assert "no credentials, as 169.254.169.254 has no role for this machine" in failure.words
 
 
 def test_other_errors() -> None:
