@@ -219,7 +219,8 @@ class Objects:
                 elapsed_s = time.monotonic() - first_start
                 has_tries = remedy.tries is None or attempt < remedy.tries
                 patience_s = self._patience_for(failure)
-                if elapsed_s > patience_s or not has_tries:
+                left_s = patience_s - elapsed_s
+                if left_s <= 0 or not has_tries:
                     raise self._last_error(
                         failure_text, failure, remedy, attempt, elapsed_s
                     ) from problem
@@ -228,7 +229,8 @@ class Objects:
             is_busy = failure.status in _BUSY_STATUS
             if is_busy:
                 self.busy_at = time.monotonic()
-            await asyncio.sleep(pause_s(attempt, is_busy, self.patience_s))
+            # The last try begins when the time is over, not a long pause later.
+            await asyncio.sleep(min(left_s, pause_s(attempt, is_busy, patience_s)))
             # Requests that were refused together read the credentials once.
             if remedy.renew and self._connection.made_at < start_time:
                 self._connection.renew()

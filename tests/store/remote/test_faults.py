@@ -170,6 +170,24 @@ def test_a_server_that_was_never_there(
     assert told.startswith("http://127.0.0.1:9/x/dataset.json cannot be fetched: no connection")
 
 
+def test_requests_are_made_again_for_no_longer_than_the_log_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long the pauses are that a server which has answered would get."""
+    patiences_s: list[float] = []
+
+    def pause_s(attempt: int, busy: bool, patience_s: float) -> float:
+        patiences_s.append(patience_s)
+        return 60.0
+
+    monkeypatch.setitem(objects._FIRST_CONTACT_S, "closed", 0.2)
+    monkeypatch.setattr(objects, "pause_s", pause_s)
+    remote = objects.Objects(Url("http://127.0.0.1:9/x"), RemoteOptions())
+    with pytest.raises(DatasetError, match=r"after [23] attempts in 0\.[0-9] s"):
+        remote.fetched("dataset.json", 0, None)
+    assert set(patiences_s) == {0.2}
+
+
 @pytest.mark.parametrize("has_answered", [False, True])
 def test_a_host_that_does_not_exist(has_answered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that no name server knows is tried for seconds; a server that is lost, for longer."""
