@@ -6,7 +6,6 @@ Its small files are fetched at once, its shards when they are needed.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import uuid
 import weakref
@@ -15,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import xxhash
@@ -36,7 +34,6 @@ from fastpipe.dataset.format.layout import (
     INDEX_FILE,
     REJECTED_FILE,
     SOURCES_FILE,
-    shard_name,
     version_folder,
 )
 from fastpipe.dataset.format.packed_index import PackedIndex
@@ -44,14 +41,13 @@ from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.store.remote.blocks import Blocks
 from fastpipe.store.remote.cache import Cache, Caches
 from fastpipe.store.remote.cache_root import Hold, make_root
-from fastpipe.store.remote.connection import endpoint_of
+from fastpipe.store.remote.missing import describe_missing
 from fastpipe.store.remote.objects import Answer, Objects, ShardError
-from fastpipe.store.remote.options import BUCKETS, RemoteOptions
+from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.reader import Reader
 from fastpipe.store.remote.requests import request_thread
 from fastpipe.store.remote.retry import ATTEMPTS, failure_of
 
-_NAMES_OF_TARS = re.compile(r"[{}*]|\.tar(\.gz)?$")
 _GZIP = b"\x1f\x8b"
 
 
@@ -198,50 +194,13 @@ class RemoteIndex(PackedIndex):
                 raise
             if failure_of(cause).kind == "bucket":
                 raise  # it says so already
-            raise DatasetError(self._describe_missing()) from problem
+            message = describe_missing(self.url, self.options, self._objects)
+            raise DatasetError(message) from problem
         data = bytes(answer.data)
         if info is None:
             # The bytes stay wrong: this raises the error.
             info = _checked(str(self.url / name), data)
         return data, info
-
-    def _describe_missing(self) -> str:
-        """The message if there is no dataset.json."""
-        text = f"{self.url} holds no packed dataset: expected {DATASET_FILE} there, got HTTP 404. "
-        if _NAMES_OF_TARS.search(self.url):
-            return text + (
-                "A URL names the folder of a packed dataset, with no tars and no braces: pass the "
-                "folder that `fastpipe pack` wrote"
-            )
-        if self._has_first_shard():
-            return text + (
-                f"There are shards here: upload {DATASET_FILE} and {INDEX_FILE} of the same pack, too; "
-                f"{DATASET_FILE} last"
-            )
-        endpoint = endpoint_of(self.url, self.options.storage)
-        bucket = self.url.path.partition("/")[0]
-        if self.url.scheme in BUCKETS and urlsplit(endpoint).path.strip("/") == bucket:
-            return text + (
-                f"The endpoint {endpoint} ends with the bucket's name, which {self.url} has "
-                "already: leave the name out of the endpoint"
-            )
-        text += (
-            "Check the URL: it is that of the folder which `fastpipe pack` wrote. "
-            f"{DATASET_FILE} has to be uploaded last"
-        )
-        if self.url.scheme in BUCKETS:
-            text += (
-                ". Photos have to be packed first: "
-                f"fastpipe pack {self.url} {self.url.rstrip('/')}-packed"
-            )
-        return text
-
-    def _has_first_shard(self) -> bool:
-        try:
-            self._objects.fetched(shard_name(0), 0, 1)
-        except DatasetError:
-            return False
-        return True
 
     def _bring(
         self, name: str, expected: str | None, data: bytes | None = None
