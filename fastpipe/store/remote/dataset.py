@@ -42,7 +42,7 @@ from fastpipe.store.remote.blocks import Blocks
 from fastpipe.store.remote.cache import Cache, Caches
 from fastpipe.store.remote.cache_root import Hold, make_root
 from fastpipe.store.remote.missing import describe_missing
-from fastpipe.store.remote.objects import Answer, Objects, ShardError
+from fastpipe.store.remote.objects import Answer, Objects, ShardError, without_cause
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.reader import Reader
 from fastpipe.store.remote.requests import request_thread
@@ -191,11 +191,12 @@ class RemoteIndex(PackedIndex):
         except DatasetError as problem:
             cause = problem.__cause__
             if not isinstance(cause, FileNotFoundError):
-                raise
+                raise without_cause(problem) from None
             if failure_of(cause).kind == "bucket":
-                raise  # it says so already
+                # The message says so already.
+                raise without_cause(problem) from None
             message = describe_missing(self.url, self.options, self._objects)
-            raise DatasetError(message) from problem
+            raise DatasetError(message) from None
         data = bytes(answer.data)
         if info is None:
             # The bytes stay wrong: this raises the error.
@@ -233,12 +234,12 @@ class RemoteIndex(PackedIndex):
                     digest = _write_pieces(partial, pieces)
                 except DatasetError as problem:
                     if not isinstance(problem.__cause__, FileNotFoundError):
-                        raise
+                        raise without_cause(problem) from None
                     raise DatasetError(
                         f"{self.url} has {DATASET_FILE}, but {name} is missing (HTTP 404): the upload "
                         "of the dataset is incomplete. Upload all its files again, and "
                         f"{DATASET_FILE} last"
-                    ) from problem
+                    ) from None
                 if expected in (None, digest):
                     os.replace(partial, file)
                     return

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastpipe.errors import EngineError, first_names
+from fastpipe.errors import EngineError, FastpipeError, first_names
 from fastpipe.store.remote.blocks import BLOCK_BYTES
 from fastpipe.store.remote.cache import WRITTEN, Cache
-from fastpipe.store.remote.objects import REQUEST_BYTES, Answer
+from fastpipe.store.remote.objects import REQUEST_BYTES, Answer, without_cause
 from fastpipe.store.remote.requests import request_thread
 from fastpipe.store.remote.ring import Key, ShardPart
 from fastpipe.store.remote.wants import Wants
@@ -317,6 +317,8 @@ class Fetcher:
                 self.fetched_bytes += part.stop - part.start
             written = self.in_thread(self._write, part, answer.data)
             await asyncio.wrap_future(written)
+        except FastpipeError as failure:
+            problem = without_cause(failure)
         except Exception as failure:
             problem = failure
         finally:

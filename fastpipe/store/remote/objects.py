@@ -221,6 +221,7 @@ class Objects:
                 patience_s = self._patience_for(failure)
                 left_s = patience_s - elapsed_s
                 if left_s <= 0 or not has_tries:
+                    _LOG.debug("%s: %s", failure_text, problem)
                     raise self._last_error(
                         failure_text, failure, remedy, attempt, elapsed_s
                     ) from problem
@@ -586,6 +587,15 @@ class Objects:
                 await obstore.delete_async(self._connection.writing, name)
 
         self._for_each(delete, names, "removed", _REMOVALS_AT_A_TIME)
+
+
+def without_cause(error: FastpipeError) -> FastpipeError:
+    """The same error of a request, whose traceback begins where it is raised again.
+
+    Nobody can read the text of obstore's error, which has 40 lines. The message says the same.
+    """
+    error.__cause__ = None
+    return error.with_traceback(None)
 
 
 def in_order(futures: Iterable[Future[_T]], at_a_time: int) -> Iterator[_T]:

@@ -181,7 +181,8 @@ def failure_of(problem: Exception) -> Failure:
         if broken[1] == "Connect" and server:
             message = f"{message} to {server}"
         details = (
-            r"(dns error|Connection refused|reset by peer|IncompleteBody|UnexpectedEof)"
+            r"(dns error|Connection refused|reset by peer|IncompleteBody|UnexpectedEof"
+            r"|InvalidCertificate)"
         )
         detail = re.search(details, text)
         if detail:
@@ -207,6 +208,9 @@ def _failure_of_status(status: int, reason: str, text: str) -> Failure:
             num_requests = int(retries[1]) + 1
             requests = f", {num_requests} requests an attempt"
         message = f"{message} (part {part[1]}{requests})"
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    if code and status in (400, 401, 403):
+        message = f"{message} ({code[1]})"
     # S3 answers 400 for a token that has expired.
     expired = r"expired|InvalidToken|RequestTimeTooSkewed"
     if status == 400 and re.search(expired, text, re.IGNORECASE):

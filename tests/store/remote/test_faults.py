@@ -7,6 +7,7 @@ import logging
 import random
 import re
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,8 @@ def test_a_fault_that_stays_is_named(
     assert answer in text
     assert re.search(r"after \d+ attempts in [0-9.]+ s", text)
     assert advice in text
+    assert len(traceback.format_exception(caught.value)) < 30
+    assert "Debug source" not in "".join(traceback.format_exception(caught.value))
     tried(f"remote, for good: {kind}", 1, "an error with URL, range, attempts and the last answer")
 
 

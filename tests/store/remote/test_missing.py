@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+from support.remote.range_server import Fault, RangeServer
 from support.remote.s3 import Bucket
 
 import fastpipe
@@ -38,6 +43,7 @@ def test_what_is_there(filled: Bucket, folder: str, words: str) -> None:
     text = str(caught.value)
     root = f"s3://{filled.name}"
     assert words.format(root) in text
+    assert caught.value.__cause__ is None
     is_of_photos = folder == "photos"
     assert ("fastpipe pack s3" in text) is is_of_photos
 
@@ -50,3 +56,19 @@ def test_a_whole_bucket(bucket: Bucket) -> None:
     bucket.client.put_object(Bucket=bucket.name, Key="1.jpg", Body=b"")
     with pytest.raises(DatasetError, match=f"fastpipe pack {re.escape(root)} DST$"):
         fastpipe.open(root, storage_options=bucket.options)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_traceback_ends_with_one_error(
+    remote_packed: Path, open_remote: Callable[..., Any], status: int
+) -> None:
+    """Its frames are those of the package, without obstore's text and the thread of requests."""
+    with (
+        RangeServer(remote_packed, fault=lambda _: Fault(status=status)) as server,
+        pytest.raises(DatasetError) as caught,
+    ):
+        open_remote(server.url)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count("Traceback (most recent call last)") == 1
+    assert "Debug source" not in shown
+    assert "in insist" not in shown

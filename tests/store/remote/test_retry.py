@@ -98,7 +98,10 @@ ANSWERS = {
     ),
     "no size": (Fault(headers={"Content-Range": "bytes 0-9/*"}), "incapable"),
     "another range": (Fault(headers={"Content-Range": "bytes 5-14/99"}), "network"),
-    "expired": (Fault(status=400, body=EXPIRED), ("denied", "HTTP 400 Bad Request", 400)),
+    "expired": (
+        Fault(status=400, body=EXPIRED),
+        ("denied", "HTTP 400 Bad Request (ExpiredToken)", 400),
+    ),
 }
 
 
