@@ -245,7 +245,7 @@ def test_faults_that_pass_and_faults_that_stay(
             refusal(403) if call.method == at[0] and call.name.endswith(at[1]) else None
         )
         with pytest.raises(
-            PackError, match=rf"{words}: HTTP 403.* after 4 attempts in .*Check the credentials"
+            PackError, match=rf"{words}: HTTP 403.* after 4 attempts in .*No credentials were"
         ):
             fastpipe.pack(url, bucket.url("none"), **there)
         assert "dataset.json" not in bucket.objects("none")
