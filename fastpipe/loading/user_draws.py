@@ -139,7 +139,6 @@ def _generators_of(module: torch.nn.Module) -> Iterator[str]:
 # functions: most loaders have no function to read.
 
 
-@functools.cache
 def _generator_kinds() -> tuple[type, ...]:
     return (
         np.random.Generator,
@@ -149,7 +148,6 @@ def _generator_kinds() -> tuple[type, ...]:
     )
 
 
-@functools.cache
 def _global_generators() -> tuple[object, ...]:
     """Methods of these are random.random, numpy.random.rand and so on."""
     return (
