@@ -359,21 +359,30 @@ def test_modules_whose_results_are_far_from_0_to_1(
     assert "divide them by 255" in log.text
 
 
+@pytest.mark.parametrize("normalises", [False, True])
 def test_a_module_that_divides_by_255_again(
-    textured: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    textured: Path, log: pytest.LogCaptureFixture, normalises: bool
 ) -> None:
     """Its pixels are nearly black, and a network trains on noise without an error."""
-    warnings_once.forget_all()
+    options: dict[str, Any] = {} if normalises else {"mean": None, "std": None}
 
-    def first_batch(function: Any) -> None:
-        with loader_of(textured, augment=Call(function)) as loader:
+    def first_batch(*functions: Any) -> None:
+        warnings_once.forget_all()
+        modules = [Call(function) for function in functions]
+        with loader_of(textured, augment=fastpipe.Augment(modules, **options)) as loader:
             next(iter(loader))
+
+    def with_noise(images: torch.Tensor) -> torch.Tensor:
+        return images / 255 + 0.01 * torch.randn_like(images)
 
     first_batch(torch.zeros_like)
     first_batch(lambda images: images * 0.05)
+    first_batch(lambda images: images - images.mean())
     assert log.text == ""
-    first_batch(lambda images: images / 255)
-    assert "The module gets pixels in [0, 1]: if it divides by 255, leave that out" in log.text
+    for functions in ([lambda images: images / 255], [with_noise], [with_noise, torch.clone]):
+        log.clear()
+        first_batch(*functions)
+        assert log.text.count("if it divides by 255, leave that out") == 1
 
 
 @pytest.mark.parametrize("name", ["MixUp", "CutMix"])

@@ -78,12 +78,12 @@ class Chain(torch.nn.Module):
         self.dtype = dtype
         self.mean, self.std = parse_moments(mean, std)
         self._canvases = Canvases()
-        # Of modules of others, if their results are normalised: by the number of the operation.
+        # Of modules of others: by the number of the operation.
         self._watches: dict[int, RangeWatch] = {}
         for number, operation in enumerate(self.stages):
             is_of_others = isinstance(operation, (Foreign, ModuleOperation))
-            if is_of_others and self.mean is not None:
-                self._watches[number] = RangeWatch()
+            if is_of_others:
+                self._watches[number] = RangeWatch(is_normalised=self.mean is not None)
 
     @property
     def compiled(self) -> bool:
@@ -535,9 +535,11 @@ class Chain(torch.nn.Module):
                 # This copies only after an operation that left another format.
                 images = images.contiguous(memory_format=stage_format)
             host = plan.hosts[number]
+            watch = self._watches.get(number)
+            mean_before = None if watch is None else watch.mean_of(images)
             images = operation.run(images, first_row, host, step_tensors[number])
-            if number in self._watches:
-                self._watches[number].look(operation.name, images)
+            if watch is not None and mean_before is not None:
+                watch.look(operation.name, images, mean_before)
         return images
 
     def _run_that_ends(self, plan: AugmentPlan, images: Tensor) -> LaunchedRun | None:
