@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.arrays import Bools, Int64s
+from fastpipe.arrays import Bools, Int64s, Uint64s
 from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, sidecars
 from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.format.packed_index import PackedIndex
@@ -120,10 +120,20 @@ def _has_key(index: PackedIndex, keys: Sequence[str]) -> Bools:
     if unknown:
         names = first_names([repr(key) for key in unknown], MAX_NAMED)
         raise ConfigError(
-            f"{len(unknown):,} of {len(wanted):,} keys are not in {index.path}: {names}; "
-            'expected the paths of samples\' sources, as batch["key"] has them'
+            f"{len(unknown):,} of {len(wanted):,} keys are not in {index.path}: {names}. A key is the path of "
+            f"an image in its source, such as {index.source_path_of(0)!r}{_nearest_key(unknown[0], known)}"
         )
     return np.isin(known, wanted)
+
+
+def _nearest_key(key: str, known: Uint64s) -> str:
+    """The end of the message, if a key is one of the dataset behind some folders."""
+    parts = key.split("/")
+    for number in range(1, len(parts)):
+        shorter = "/".join(parts[number:])
+        if np.isin(key_hashes([shorter]), known).all():
+            return f"; did you mean {shorter!r}?"
+    return ""
 
 
 def _compare(table: _Columns, comparison: Comparison) -> Bools:

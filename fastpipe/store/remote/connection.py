@@ -64,13 +64,16 @@ _AWS_HEADER_VARIABLES = (
 )
 # HTTP has no other characters in headers, and obstore panics at each request.
 _NOT_IN_HEADERS = re.compile(r"[^\x20-\x7e]")
-# Options of s3fs -> what obstore calls them.
-_INSTEAD_OF_S3FS = {
+# Options of s3fs and boto3 -> what obstore calls them.
+_INSTEAD_OF_OTHERS = {
     "key": '"access_key_id": "..."',
     "secret": '"secret_access_key": "..."',
     "anon": '"skip_signature": True',
     "client_kwargs": '"endpoint": "https://...", "region": "..."',
+    "profile_name": '"access_key_id": "...", "secret_access_key": "..."',
+    "region_name": '"region": "..."',
     "requester_pays": '"request_payer": True',
+    "use_ssl": '"endpoint": "http://..."',
 }
 # Options by which a user says who they are.
 _IDENTITY_OPTIONS = ("skip_signature", "credential_provider")
@@ -99,16 +102,16 @@ class Connection:
         return _open_store(self._url, self.options, uploads=True)
 
 
-def _refuse_options_of_s3fs(config: Mapping[str, Any]) -> None:
-    """Raises ConfigError that has all options with the names that s3fs gives them."""
-    names = [name for name in config if name in _INSTEAD_OF_S3FS]
+def _refuse_options_of_others(config: Mapping[str, Any]) -> None:
+    """Raises ConfigError that has all options with the names that s3fs or boto3 gives them."""
+    names = [name for name in config if name in _INSTEAD_OF_OTHERS]
     if not names:
         return
     verb = "is an option" if len(names) == 1 else "are options"
     pronoun = "it" if len(names) == 1 else "them"
-    instead = ", ".join(_INSTEAD_OF_S3FS[name] for name in names)
+    instead = ", ".join(_INSTEAD_OF_OTHERS[name] for name in names)
     raise ConfigError(
-        f"storage_options: {', '.join(names)} {verb} of s3fs; obstore, which fastpipe uses, calls "
+        f"storage_options: {', '.join(names)} {verb} of s3fs or boto3; obstore, which fastpipe uses, calls "
         f"{pronoun} otherwise: {{{instead}}}"
     )
 
@@ -132,7 +135,7 @@ def _open_store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> A
                 f'{{"client_options": {{"{name}": {value!r}}}}}'
             )
     if url.scheme == "s3":
-        _refuse_options_of_s3fs(config)
+        _refuse_options_of_others(config)
         # Other clouds have keys of several lines.
         for name, value in config.items():
             _check_header_value(f"storage_options: {name}", value)

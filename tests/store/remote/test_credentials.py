@@ -253,18 +253,20 @@ def test_keys_of_other_clouds_have_several_lines() -> None:
         ("secret", "secret_access_key"),
         ("client_kwargs", "endpoint"),
         ("anon", "skip_signature"),
+        ("region_name", '"region"'),
+        ("profile_name", "secret_access_key"),
     ],
 )
 def test_options_of_s3fs(name: str, instead: str) -> None:
     options = RemoteOptions(storage={name: "value"})
-    with pytest.raises(ConfigError, match=f"{name} is an option of s3fs.*{instead}"):
+    with pytest.raises(ConfigError, match=f"{name} is an option of s3fs or boto3.*{instead}"):
         Connection(Url("s3://bucket/data"), options)
 
 
 def test_all_options_of_s3fs_are_named_at_once() -> None:
     options = RemoteOptions(storage={"key": "a", "secret": "b", "client_kwargs": {}, "region": "c"})
     words = (
-        "key, secret, client_kwargs are options of s3fs; .* calls them otherwise: "
+        "key, secret, client_kwargs are options of s3fs or boto3; .* calls them otherwise: "
         '{"access_key_id": "...", "secret_access_key": "...", "endpoint": "https://...", '
     )
     with pytest.raises(ConfigError, match=words):
