@@ -46,9 +46,15 @@ def warn_cropped_twice(augments: Sequence[Augment | None], *, train: bool) -> No
 def warn_cropped_objects(data: Dataset, fields: Sequence[str]) -> None:
     """Says if an evaluation has boxes or points, and the default crop leaves some of them out.
 
+    An evaluation by a file of annotations asks for the numbers of images, and the program has the
+    boxes from there.
+
     `fields`: the names of those that batches have.
     """
-    for name in fields:
+    names = list(fields)
+    if "image_id" in fields:
+        names = list(data.fields)
+    for name in names:
         field = data.fields.get(name)
         if field is None or field.kind not in ("boxes", "points"):
             continue

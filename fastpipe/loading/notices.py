@@ -187,7 +187,7 @@ def warn_small_area(data: Dataset, whole_images: WholeImages | None) -> None:
 
 
 def warn_swapped_size(data: Dataset, size: object) -> None:
-    """Says if (width, height) was passed as the size, of images that all have this shape.
+    """Says if (width, height) was passed as the size, of images that all have about this shape.
 
     Libraries of pictures have sizes as (width, height), and those of tensors as (height, width).
     """
@@ -201,13 +201,15 @@ def warn_swapped_size(data: Dataset, size: object) -> None:
     heights = records["height"].astype(np.float64)
     # As shares, so that images of other sizes and of one shape are compared, too.
     is_like = np.abs(widths * second - heights * first) <= _SAME_SHAPE * heights * first
-    if is_like.mean() < _NEARLY_ALL:
+    # Rows that are high, of images that are wide, or the other way round.
+    is_turned = (widths - heights) * (second - first) < 0
+    if max(is_like.mean(), is_turned.mean()) < _NEARLY_ALL:
         return
     warn_once(
         "swapped size",
         f"size={size} is (height, width), and images of {data.path} are {int(widths[0])} wide and "
-        f"{int(heights[0])} high: rows are {second} wide and {first} high. For their own shape pass "
-        f"size=({second}, {first})",
+        f"{int(heights[0])} high, or similar: rows are {second} wide and {first} high. For rows that are "
+        f"{first} wide and {second} high pass size=({second}, {first})",
     )
 
 

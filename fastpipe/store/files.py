@@ -149,15 +149,16 @@ class WorkFolder:
 
 def _locked_error(destination: Place) -> PackError:
     text = (
-        f"another pack is writing to {destination}; wait for it, or choose another folder. If each "
-        "rank of a program packs, pack on one rank alone, and let the others wait"
+        f"another program is writing to {destination}; wait for it, or choose another folder. If "
+        "several processes pack one source, pack in one of them alone, and let the others wait. If "
+        "each writes samples of its own with a fastpipe.Writer, "
     )
     if count_ranks() > 1:
-        advice = describe_folder_of_each_rank(destination)
-        text += (
-            f". If each rank writes samples of its own with a fastpipe.Writer, {advice}"
-        )
-    return PackError(text)
+        return PackError(text + describe_folder_of_each_rank(destination))
+    return PackError(
+        f"{text}give each a folder of its own and the same classes=, and read them as one dataset "
+        "with fastpipe.concat(...)"
+    )
 
 
 def _unwritable_error(destination: Place, problem: OSError) -> PackError:

@@ -117,13 +117,28 @@ def test_a_sorted_list_is_an_order(flat: Path, log: pytest.LogCaptureFixture) ->
 
 def test_a_size_of_width_and_height(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
     wide = class_folders(tmp_path / "wide", (40, 20))
-    for size in (16, (8, 16), (12, 10)):
+    for size in (16, (8, 16), (10, 12)):
         fastpipe.loader(wide, 4, size=size, num_workers=1).close()
     assert "is (height, width)" not in log.text
     for _ in range(2):
         fastpipe.loader(wide, 4, size=(16, 8), num_workers=1).close()
     assert log.text.count("size=(16, 8) is (height, width), and images of") == 1
     assert "pass size=(8, 16)" in log.text
+
+
+def test_rows_that_are_high_of_photos_that_are_wide(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    for number in range(20):
+        file = tmp_path / "photos" / "abcd"[number % 4] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40 + number, 30), (number * 9, 0, 0)).save(file)
+    fastpipe.pack(tmp_path / "photos", tmp_path / "data")
+    log.clear()
+    fastpipe.loader(tmp_path / "data", 4, size=(16, 20), num_workers=1).close()
+    assert log.text == ""
+    fastpipe.loader(tmp_path / "data", 4, size=(20, 16), num_workers=1).close()
+    assert "rows are 16 wide and 20 high. For rows that are 20 wide and 16 high" in log.text
 
 
 def test_small_images_at_the_default_size(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:

@@ -673,7 +673,7 @@ def test_two_adds_at_once_lose_nothing(work: Path) -> None:
     assert done
     for result in results:
         if not isinstance(result, grow.Grown):
-            assert "another pack is writing" in str(result) or "another program" in str(result)
+            assert "another program is writing" in str(result) or "another program" in str(result)
     assert len(epoch(work / "dst")) == 30 + 8 * len(done)
     assert verify(work / "dst").sound
 

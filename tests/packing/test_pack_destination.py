@@ -148,7 +148,7 @@ def test_two_packs_at_once(source: Path, tmp_path: Path) -> None:
     (tmp_path / "packed" / ".pack").mkdir(parents=True)
     with open(tmp_path / "packed" / ".pack" / "lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(PackError, match="another pack is writing to"):
+        with pytest.raises(PackError, match="another program is writing to"):
             pack(source, tmp_path / "packed")
     assert pack(source, tmp_path / "packed").info["samples"] == 24
 
@@ -184,7 +184,7 @@ def test_another_pack_of_this_machine_is_noticed_without_locks(
     lock = tmp_path / "packed" / ".pack" / "lock"
     lock.parent.mkdir(parents=True)
     lock.write_text(store_files._identify_process(os.getppid()))
-    with pytest.raises(PackError, match="another pack is writing to"):
+    with pytest.raises(PackError, match="another program is writing to"):
         pack(source, tmp_path / "packed")
     # A process that has ended, and whose number another one has.
     lock.write_text(f"{store_files._identify_process(os.getppid())}0")

@@ -57,7 +57,7 @@ def test_another_rank_is_writing(
     (tmp_path / "out/.pack").mkdir(parents=True)
     with open(tmp_path / "out/.pack/lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(PackError, match="another pack is writing to") as caught:
+        with pytest.raises(PackError, match="another program is writing to") as caught:
             write(tmp_path / "out")
     assert (advice(tmp_path / "out") in str(caught.value)) == (world_size == "2")
     # The error of the lock says nothing more.

@@ -122,7 +122,7 @@ def test_two_packs_at_once(packs: Packs, place: Path, tried: Tried) -> None:
             time.sleep(0.005)
         second = packs.forks.run(*packs.command)
         ended = packs.forks.wait(first)
-        told = "another pack is writing to"
+        told = "another program is writing to"
         assert {ended.code, second.code} <= {0, 1}, line
         assert 0 in (ended.code, second.code), line
         for one in (ended, second):

@@ -154,7 +154,7 @@ def test_two_packs_at_the_same_place(
         if begun:
             return
         begun.append(True)
-        with pytest.raises(PackError, match=rf"another pack is writing to {url}"):
+        with pytest.raises(PackError, match=rf"another program is writing to {url}"):
             fastpipe.pack(source, url, spool=tmp_path / "one", **SMALL)
         fastpipe.pack(
             source, url, spool=tmp_path / "another", **SMALL
