@@ -66,6 +66,8 @@ from fastpipe.sources.tables.table_splits import (
 )
 
 # WebDataset takes such texts: a command, standard input, or several names in one.
+# Of shells, and of WebDataset: {000000..000009}.
+_PATTERN = re.compile(r"\*|\{.*\}")
 _COMMAND = re.compile(r"^(-$|pipe:)|[{|]")
 # A split of these formats has the numbers of all splits already: the listing of class folders and
 # of VOC joins the classes, and the files of COCO and YOLO, and masks themselves, say the numbers.
@@ -83,6 +85,11 @@ _NO_LABELS_THOUGH = "labels: none, though"
 def _describe_missing(root: SourcePath) -> str:
     """The message about a source that does not exist."""
     shown = readable(root)
+    if isinstance(root, Path) and _PATTERN.search(root.name) and root.parent.is_dir():
+        return (
+            f"{shown} is a pattern of several files; expected a folder of tars or of images, or one file. "
+            f"To pack all tars of the folder pass {readable(root.parent)}"
+        )
     near = did_you_mean_path(root) if isinstance(root, Path) else ""
     if near:
         return f"{shown} does not exist{near}"

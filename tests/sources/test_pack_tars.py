@@ -267,7 +267,9 @@ def test_streams_and_patterns_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
         "pipe:cat x.tar": "fastpipe runs no command, reads no streams",
         "ftp://example.org/x.tar": "has the scheme ftp://, which fastpipe cannot read",
         "-": "fastpipe runs no command, reads no streams",
-        "train-{000..009}.tar": "expands no braces",
+        "train-{000..009}.tar": "is a pattern of several files",
+        "*.tar": "To pack all tars of the folder pass .",
+        "gone/{0..9}.tar": "expands no braces",
         "gone.tar": "expected a folder of images, one folder for each class; a tar file",
     }.items():
         assert words in failed(2 if "://" in name else 1, "pack", name, "packed")
