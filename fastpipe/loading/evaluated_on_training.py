@@ -67,7 +67,8 @@ def forget_all() -> None:
 
 def _are_trained_on(samples: Samples) -> bool:
     """Whether the training has read the same part of a dataset, or one of both has read all of it."""
-    for trained in _rounds.trained_on:
+    # A copy: another thread may train meanwhile.
+    for trained in list(_rounds.trained_on):
         if trained.dataset != samples.dataset:
             continue
         if None in (trained.part, samples.part) or trained.part == samples.part:

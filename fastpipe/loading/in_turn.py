@@ -13,7 +13,6 @@ import threading
 import weakref
 from collections import deque
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,26 +34,26 @@ _SHARE_OF_WRONG_PAIRS = (
 )
 
 
-class _Turn(NamedTuple):
-    thread: int
-    prefetcher: weakref.ref[Prefetcher]
+class _Turns(threading.local):
+    """The epochs of the last batches that a thread has got. Threads do not read pairs in turn."""
+
+    def __init__(self) -> None:
+        self.prefetchers: deque[weakref.ref[Prefetcher]] = deque(maxlen=_NUM_TURNS)
 
 
-_turns: deque[_Turn] = deque(maxlen=_NUM_TURNS)
+_turns = _Turns()
 
 
 def note_turn(prefetcher: Prefetcher) -> None:
     """Notes that a program gets a batch of an epoch; compares two epochs that are read in turn."""
-    thread = threading.get_ident()
-    if _turns and _turns[-1].prefetcher() is prefetcher:
+    turns = _turns.prefetchers
+    if turns and turns[-1]() is prefetcher:
         # One loader alone, as in most programs.
-        _turns.clear()
-    _turns.append(_Turn(thread, weakref.ref(prefetcher)))
-    if len(_turns) < _NUM_TURNS:
+        turns.clear()
+    turns.append(weakref.ref(prefetcher))
+    if len(turns) < _NUM_TURNS:
         return
-    if any(turn.thread != thread for turn in _turns):
-        return
-    in_turn = [turn.prefetcher() for turn in _turns]
+    in_turn = [reference() for reference in turns]
     first, second = in_turn[0], in_turn[1]
     if first is None or second is None:
         return

@@ -51,7 +51,8 @@ def add_loader(facts: LoaderFacts) -> None:
     if partner is None:
         _pairs.waiting[facts.train] = weakref.ref(facts)
         return
-    del _pairs.waiting[partner.train]
+    # Another thread may have paired it meanwhile.
+    _pairs.waiting.pop(partner.train, None)
     _compare(facts, partner)
 
 
@@ -59,7 +60,7 @@ def begin_epoch(facts: LoaderFacts) -> None:
     """Compares a loader that begins an epoch of evaluation with the one that has trained last."""
     waiting = _pairs.waiting.get(facts.train)
     if waiting is not None and waiting() is facts:
-        del _pairs.waiting[facts.train]
+        _pairs.waiting.pop(facts.train, None)
     trained = None if _pairs.trained is None else _pairs.trained()
     if facts.train:
         if trained is not facts:
