@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import os
 import signal
 import textwrap
@@ -20,6 +21,7 @@ from support.running.process_state import open_files
 from support.running.waiting import wait_until
 
 import fastpipe
+from fastpipe.store.remote.blocks import BLOCK_BYTES
 
 Loaders = Callable[..., Any]
 
@@ -54,15 +56,22 @@ CHILD = """
 
 
 @pytest.fixture
-def child(range_server: RangeServer, tmp_path: Path) -> Iterator[warm.Started]:
+def child(range_server: RangeServer, remote_packed: Path, tmp_path: Path) -> Iterator[warm.Started]:
     """A process that waits for blocks that do not come, and has them locked."""
     range_server.fault = stalled
+    # Those of the first shard come, and are locked for a moment only.
+    first_bytes = (remote_packed / "shard-000000.tar").stat().st_size
+    num_coming = math.ceil(first_bytes / BLOCK_BYTES)
+
+    def has_later_blocks() -> bool:
+        return any(last >= num_coming for _, last in locked(tmp_path / "cache"))
+
     with open(os.devnull, "w") as nothing:
         process = warm.start(
             "-c", textwrap.dedent(CHILD), range_server.url, tmp_path / "cache", stderr=nothing
         )
     try:
-        wait_until(lambda: locked(tmp_path / "cache"))
+        wait_until(has_later_blocks)
         yield process
     finally:
         process.kill()
