@@ -118,7 +118,7 @@ class _ReadEpoch(NamedTuple):
 
         Ranks in different epochs read each of them alone, which another warning names.
         """
-        if _has_value(self.store, self.elsewhere_key):
+        if _read_value(self.store, self.elsewhere_key):
             return False
         return _count_ranks(self.store, self.key) == 1
 
@@ -203,8 +203,9 @@ class Agreement:
         if store is None:
             return
         key = f"{self._key}/differs"
-        if _has_value(store, key):
-            raise ConfigError(store.get(key).decode())
+        message = _read_value(store, key)
+        if message:
+            raise ConfigError(message)
         if self._counts_epoch and (is_end or batches >= _MIN_BATCHES):
             self._counts_epoch = False
             self._compare_epochs(store, recipe)
@@ -244,7 +245,7 @@ class Agreement:
         place = _describe_start(self._start)
         first = _first_value(store, key, f"{rank} {place}")
         other_rank, _, other_place = first.partition(" ")
-        if other_place in ("", place) or _has_value(store, self._elsewhere_key):
+        if other_place in ("", place) or _read_value(store, self._elsewhere_key):
             return
         with suppress(RuntimeError):
             store.set(self._elsewhere_key, "1")
@@ -351,12 +352,14 @@ def _first_value(store: Any, key: str, mine: str) -> str:
         return ""
 
 
-def _has_value(store: Any, key: str) -> bool:
-    """Whether a rank has written a value; False if the store cannot be reached."""
+def _read_value(store: Any, key: str) -> str:
+    """What a rank has written; "" if none has, or if the store cannot be reached."""
     try:
-        return bool(store.check([key]))
+        if store.check([key]):
+            return str(store.get(key).decode())
     except RuntimeError:  # the process that has the store may have ended
-        return False
+        pass
+    return ""
 
 
 def _refuse_on_all(store: Any, key: str, message: str) -> NoReturn:
