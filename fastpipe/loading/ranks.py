@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from dataclasses import replace
@@ -11,6 +10,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from fastpipe.errors import ConfigError, whole
+from fastpipe.machine.environment import read_number
 from fastpipe.plan.partition import ALONE, Ranks
 from fastpipe.warnings_once import warn_once
 
@@ -117,7 +117,7 @@ class RankResolver:
         message = ""
         if self._given is None:
             # WORLD_SIZE=1 of torchrun says that each task of Slurm trains alone.
-            trains_alone = _read_number("WORLD_SIZE") == 1
+            trains_alone = read_number("WORLD_SIZE") == 1
             if connected.world_size == 1 and not trains_alone:
                 message = (
                     f"the launcher started {launched.world_size} processes ({variables}), and "
@@ -158,7 +158,7 @@ def ranks_per_node(ranks: Ranks) -> int:
 
 def launched_here() -> int | None:
     """LOCAL_WORLD_SIZE, which torchrun sets; None without a launcher."""
-    return _read_number("LOCAL_WORLD_SIZE")
+    return read_number("LOCAL_WORLD_SIZE")
 
 
 def group_by_node(ranks: Ranks, partition: str | int) -> tuple[Ranks, int]:
@@ -186,8 +186,8 @@ def group_by_node(ranks: Ranks, partition: str | int) -> tuple[Ranks, int]:
 def _launched() -> tuple[str, Ranks]:
     """A launcher's variable for the rank, and the ranks by it; ("", ALONE) without a launcher."""
     for name, world_size_name in _LAUNCHERS.items():
-        rank = _read_number(name)
-        world_size = _read_number(world_size_name)
+        rank = read_number(name)
+        world_size = read_number(world_size_name)
         if rank is not None and world_size is not None and rank < world_size > 1:
             return name, Ranks(rank, world_size)
     return "", ALONE
@@ -202,9 +202,3 @@ def _calling_splitter() -> str | None:
             class_name = function.rpartition(".")[0]
             return f"{module}.{class_name}"
     return None
-
-
-def _read_number(name: str) -> int | None:
-    """A whole number in an environment variable, if it has one."""
-    value = os.environ.get(name, "")
-    return int(value) if value.isdecimal() else None

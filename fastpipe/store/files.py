@@ -13,7 +13,8 @@ from pathlib import Path
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.layout import LOCK_FILE
 from fastpipe.errors import PackError
-from fastpipe.store.other_ranks import count_ranks, describe_folder_of_each_rank
+from fastpipe.machine.environment import count_ranks
+from fastpipe.store.other_ranks import describe_folder_of_each_rank
 
 PARTIAL = ".partial"
 # Errors of a file system that has no locks, such as Lustre without the option flock, or NFS without

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from fastpipe.dataset.format.folder import Place
 from fastpipe.errors import readable
+from fastpipe.machine.environment import count_ranks, read_number
 from fastpipe.warnings_once import warn_once
-
-
-def count_ranks() -> int:
-    """The number of ranks of this program, as torchrun and other launchers say it; else 1."""
-    return max(1, _read_number("WORLD_SIZE"))
 
 
 def describe_folder_of_each_rank(destination: Place) -> str:
@@ -30,7 +25,7 @@ def warn_of_replacing_ranks(destination: Place) -> None:
 
     A Writer of rank 0 may be the only one, and a folder with the number of the rank is its own.
     """
-    rank = _read_number("RANK")
+    rank = read_number("RANK") or 0
     # A number further up in the path, as of /mnt/disk1, is that of something else.
     names = str(destination).rstrip("/").split("/")[-2:]
     numbers = map(int, re.findall(r"[0-9]+", "/".join(names)))
@@ -42,9 +37,3 @@ def warn_of_replacing_ranks(destination: Place) -> None:
         "write to the same place, each replaces the samples of the one before: "
         f"{describe_folder_of_each_rank(destination)}",
     )
-
-
-def _read_number(variable: str) -> int:
-    """A number in the environment; 0: there is none."""
-    text = os.environ.get(variable, "")
-    return int(text) if text.isdecimal() else 0

@@ -16,6 +16,7 @@ from fastpipe.dataset.format.layout import (
 )
 from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import ConfigError, did_you_mean_path, readable
+from fastpipe.machine.environment import count_ranks
 from fastpipe.machine.file_locks import holder_of_lock
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
@@ -141,8 +142,7 @@ def why_no_dataset(path: Path) -> str:
 
 def _describe_other_ranks() -> str:
     """What to do if another rank packs the dataset; "" if there is none."""
-    num_ranks = os.environ.get("WORLD_SIZE", "")
-    if not num_ranks.isdecimal() or int(num_ranks) < 2:
+    if count_ranks() == 1:
         return ""
     return ". If another rank packs it, call torch.distributed.barrier() on all ranks before they open it"
 

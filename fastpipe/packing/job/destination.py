@@ -18,6 +18,7 @@ from fastpipe.errors import (
     format_count,
     readable,
 )
+from fastpipe.machine.environment import count_ranks
 from fastpipe.packing.job.changed_sources import compare_with_packed
 from fastpipe.packing.job.removal import removal_of_missing
 from fastpipe.packing.job.repack import Repack
@@ -28,7 +29,7 @@ from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Listing
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.store.files import write_error
-from fastpipe.store.other_ranks import count_ranks, describe_folder_of_each_rank
+from fastpipe.store.other_ranks import describe_folder_of_each_rank
 from fastpipe.store.remote.options import place_of
 from fastpipe.store.store import check_writable, open_store
 
