@@ -11,11 +11,10 @@ from fastpipe.dataset.format.description import parse_info
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.layout import DATASET_FILE
 from fastpipe.errors import DatasetError, first_names
+from fastpipe.packing.job.renumbered import find_renumbered
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.listing import Assumption
 
-# If fewer of the classes stay, the dataset is about something else.
-_MIN_COMMON_SHARE = 0.5
 _MAX_NAMES = 5
 _MAX_LIST = 20
 
@@ -43,18 +42,10 @@ def assume_other_numbers_than_before(
         replaced: the classes of that dataset.
         info: the content of dataset.json of the new one.
     """
-    number_of_class = {name: number for number, name in enumerate(info["classes"])}
-    num_common = 0
     moved = []
-    for old_number, name in enumerate(replaced):
-        # Classes that are called by numbers may be numbers without names.
-        if not name or name.isdigit() or name not in number_of_class:
-            continue
-        num_common += 1
-        number = number_of_class[name]
-        if number != old_number:
-            moved.append(f"{name!r} was {old_number} and is {number}")
-    if not moved or num_common < _MIN_COMMON_SHARE * len(replaced):
+    for name, old_number, number in find_renumbered(replaced, info["classes"]):
+        moved.append(f"{name!r} was {old_number} and is {number}")
+    if not moved:
         return []
     return [
         Assumption(

@@ -15,6 +15,7 @@ from typing import Any
 from fastpipe.dataset.format.description import read_info
 from fastpipe.dataset.format.layout import DATASET_FILE
 from fastpipe.errors import DatasetError, PackError, first_names, readable
+from fastpipe.packing.job.renumbered import find_renumbered
 from fastpipe.sources.files import names_in, shared_folders
 from fastpipe.sources.folders.splits import FEW, meaning_of_split
 from fastpipe.sources.listing import Assumption
@@ -23,8 +24,6 @@ from fastpipe.sources.options import quote_for_shell
 _CLASSES_FROM = "--classes-from"
 # The description of more shards than this takes long to read.
 _MAX_BYTES = 8 << 20
-# So many of the classes have to be those of the training set, or it is about something else.
-_MIN_COMMON_SHARE = 0.5
 _MAX_NAMES = 5
 
 
@@ -51,18 +50,8 @@ def assume_other_numbers_beside(
         return []
     classes: list[str] = info["classes"]
     known: list[str] = training_info["classes"]
-    label_of_name = {known_name: label for label, known_name in enumerate(known)}
-    common = []
-    other = []
-    for label, class_name in enumerate(classes):
-        # Classes that are called by numbers may be numbers without names.
-        is_number = not class_name or class_name.isdigit()
-        if is_number or class_name not in label_of_name:
-            continue
-        common.append(class_name)
-        if label_of_name[class_name] != label:
-            other.append(class_name)
-    if not other or len(common) < _MIN_COMMON_SHARE * len(classes):
+    other = [renumbered.name for renumbered in find_renumbered(classes, known)]
+    if not other:
         return []
     training = destination.parent / name
     shown = readable(str(training))
