@@ -18,8 +18,8 @@ from fastpipe.plan.recipe import Recipe
 from fastpipe.sources.folders.splits import is_for_evaluation
 from fastpipe.warnings_once import is_known, warn_once
 
-# Modules of kornia and torchvision that draw, besides those that are called Random.
 _DRAWS = (SpreadDraws, RejectionDraws)  # which may pick a sample again
+# Modules of kornia and torchvision that draw, besides those that are called Random.
 _DRAWING_CLASSES = frozenset(
     [
         "AugMix",
@@ -99,7 +99,7 @@ def _warn_read_as_for_training(data: Dataset, *, is_ordered: bool) -> None:
                 "To evaluate on all of it: fastpipe.loader(..., train=False)",
             )
             return
-    if is_ordered and not is_known("ordered training"):
+    if is_ordered:
         warn_once(
             "ordered training",
             "shuffle=False alone reads data as for training, with random crops, mirrored, full batches "

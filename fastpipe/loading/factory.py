@@ -138,13 +138,13 @@ def loader(
             `fastpipe.open` takes.
         batch_size: number of samples in a batch of one rank. None: 256; with a budget
             (fastpipe.Patches(tokens=), Buckets(pixels=)), as many as fit into it.
-        size: size of the output in pixels: a number for a square, or (height, width). None: 224. Or a function
-            of the epoch's number that returns one, the same for the same epoch. Or "bucket" or
-            fastpipe.Buckets(...): whole images in batches of similar shape; `image_sizes` and
-            `pixel_mask` of a batch say which pixels are padding; with fit="cover" images are cut
-            instead. Or fastpipe.Native(...): whole images, each at a size of its own: images are
-            then a list of tensors. Or fastpipe.Patches(...): whole images as the patches that a
-            vision transformer reads.
+        size: size of the output in pixels: a number for a square, or (height, width). None: 224. Or
+            a function of the epoch's number that returns one, the same for the same epoch. Or
+            "bucket" or fastpipe.Buckets(...): whole images in batches of similar shape;
+            `image_sizes` and `pixel_mask` of a batch say which pixels are padding; with fit="cover"
+            images are cut instead. Or fastpipe.Native(...): whole images, each at a size of its
+            own: images are then a list of tensors. Or fastpipe.Patches(...): whole images as the
+            patches that a vision transformer reads.
         size_choices: sizes of which each batch has one, selected by the seed, the same on all
             ranks.
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only. False:

@@ -12,9 +12,8 @@ import torch
 
 from fastpipe.loading.instances import instances_of
 
-_MAX_LOOKS = (
-    4  # at the optimizers, for each purpose: one takes some hundredths of a second
-)
+# At the optimizers, for each purpose: one takes some hundredths of a second.
+_MAX_LOOKS = 4
 _num_looks: Counter[str] = Counter()  # purpose -> looks
 
 

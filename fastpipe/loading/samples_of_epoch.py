@@ -18,9 +18,6 @@ class Samples(NamedTuple):
 
 def samples_of(content: Content) -> Samples | None:
     """None: a part has too many samples for a hash."""
-    dataset = content.index.content
-    if content.samples is None:
-        return Samples(dataset, None)
-    if len(content.samples) > _MAX_SAMPLES:
+    if content.samples is not None and len(content.samples) > _MAX_SAMPLES:
         return None
-    return Samples(dataset, hash(content.samples.tobytes()))
+    return Samples(content.index.content, content.samples_hash)

@@ -107,6 +107,13 @@ class Content:
         return self._reading_order[places]
 
     @cached_property
+    def samples_hash(self) -> int | None:
+        """A hash of `samples`, for this process alone; None: all samples."""
+        if self.samples is None:
+            return None
+        return hash(self.samples.tobytes())
+
+    @cached_property
     def _reading_order(self) -> Int64s | None:
         """(n,) the ids in reading order, share by share; None: they are in this order already."""
         assert self.samples is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.programs.habits import Training, loader_of, train
@@ -217,6 +218,13 @@ def test_a_state_of_the_last_batch(flat: Path, log: pytest.LogCaptureFixture) ->
     assert "loader.set_epoch(1) after load_state_dict" in log.text
 
 
+def state_after_two_batches(data: Path) -> dict[str, Any]:
+    with loader_of(data) as loader:
+        batches = iter(loader)
+        next(batches), next(batches)
+        return loader.state_dict()
+
+
 @pytest.mark.parametrize(
     ("num_skipped", "is_named"), [(0, False), (1, False), (2, True), (3, False)]
 )
@@ -224,10 +232,7 @@ def test_batches_that_a_state_has_left_out_are_skipped_again(
     flat: Path, log: pytest.LogCaptureFixture, num_skipped: int, is_named: bool
 ) -> None:
     training = Training()
-    with loader_of(flat) as loader:
-        batches = iter(loader)
-        next(batches), next(batches)
-        state = loader.state_dict()
+    state = state_after_two_batches(flat)
     with loader_of(flat) as loader:
         loader.load_state_dict(state)
         for step, _batch in enumerate(loader):
@@ -240,10 +245,7 @@ def test_gradients_that_are_accumulated_after_a_state(
     flat: Path, log: pytest.LogCaptureFixture
 ) -> None:
     training = Training()
-    with loader_of(flat) as loader:
-        batches = iter(loader)
-        next(batches), next(batches)
-        state = loader.state_dict()
+    state = state_after_two_batches(flat)
     with loader_of(flat) as loader:
         loader.load_state_dict(state)
         for step, _batch in enumerate(loader, 1):

@@ -69,9 +69,8 @@ class Index(ABC):
     jpeg_bytes: int
     stored_bytes: int  # size of all images as they are stored
     form_counts: Counter[PixelForm]  # samples of each form of pixels
-    max_size: int | None = (
-        None  # the longest side of an image, if the pack has shrunk longer ones
-    )
+    # The longest side of an image, if the pack has shrunk longer ones.
+    max_size: int | None = None
     counts: dict[str, Any]  # of packing or of the scan: docs/explanation/format.md
     can_be_large: bool = True  # whether pictures of more than max_pixels are possible
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -506,7 +507,7 @@ def _have_other_pictures(
     if not isinstance(listing.root, Path):
         return is_other
     candidates = np.flatnonzero(is_same)
-    step = max(1, len(candidates) // _FEW_FILES)
+    step = max(1, math.ceil(len(candidates) / _FEW_FILES))
     few = candidates[::step].tolist()
     if any(has_other_picture(source_index) for source_index in few):
         for source_index in candidates.tolist():
