@@ -24,7 +24,7 @@ class _Rounds:
     """The epochs of this process."""
 
     def __init__(self) -> None:
-        self.trained_on: set[Samples] = set()
+        self.trained_on: Samples | None = None  # by the last epoch of training
         # Of samples that were trained on since the evaluation before.
         self.num_evaluations = 0
         self.has_trained = False  # since that evaluation
@@ -42,12 +42,14 @@ def note_epoch(recipe: Recipe) -> None:
     is_random = bool(recipe.shuffle or recipe.crop.is_random or recipe.picks)
     if is_random:
         if samples is not None and torch.is_grad_enabled():
-            _rounds.trained_on.add(samples)
+            if samples != _rounds.trained_on:
+                _rounds.num_evaluations = 0
+            _rounds.trained_on = samples
             _rounds.has_trained = True
         return
-    if not _rounds.trained_on:
+    if _rounds.trained_on is None:
         return
-    if samples is None or not _are_trained_on(samples):
+    if samples is None or not _have_common(samples, _rounds.trained_on):
         # The program has other data for evaluation.
         _rounds.is_over = True
         return
@@ -65,15 +67,11 @@ def forget_all() -> None:
     _rounds = _Rounds()
 
 
-def _are_trained_on(samples: Samples) -> bool:
-    """Whether the training has read the same part of a dataset, or one of both has read all of it."""
-    # A copy: another thread may train meanwhile.
-    for trained in list(_rounds.trained_on):
-        if trained.dataset != samples.dataset:
-            continue
-        if None in (trained.part, samples.part) or trained.part == samples.part:
-            return True
-    return False
+def _have_common(evaluated: Samples, trained: Samples) -> bool:
+    """Whether both are the same part of a dataset, or one of them is all of it."""
+    if trained.dataset != evaluated.dataset:
+        return False
+    return None in (trained.part, evaluated.part) or trained.part == evaluated.part
 
 
 def _warn(content: Content) -> None:

@@ -120,6 +120,8 @@ def _describe_untrained(training: Dataset, evaluation: Dataset) -> str | None:
     """
     if training.classes != evaluation.classes or training.content.samples is None:
         return None
+    if training.fold_level and evaluation.fold_level:
+        return None  # fold has logged it
     if max(len(training), len(evaluation)) > _MAX_SAMPLES_COMPARED:
         return None
     untrained = []

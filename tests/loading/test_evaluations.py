@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from support.pictures.drawn import FLAT_IMAGES
-from support.programs.habits import Call, evaluate, loader_of
+from support.programs.habits import Call, evaluate, loader_of, train
 
 import fastpipe
 
@@ -237,3 +237,17 @@ def test_an_evaluation_that_draws_by_weights(flat: Path, log: pytest.LogCaptureF
     loader_of(flat, train=False, sampler=fastpipe.Weighted(weights)).close()
     words = f"train=False with sampler=fastpipe.Weighted(...) draws {FLAT_IMAGES} times from"
     assert log.text.count(words) == 1
+
+
+def test_a_training_on_all_samples_before_another_one(
+    flat: Path, log: pytest.LogCaptureFixture
+) -> None:
+    """An earlier experiment says nothing of this one."""
+    training_data, validation_data = fastpipe.open(flat).fold(0, of=4)
+    train(loader_of(flat), epochs=2)
+    training = loader_of(training_data)
+    validation = loader_of(validation_data, train=False)
+    for _ in range(3):
+        train(training)
+        evaluate(validation)
+    assert log.text == ""

@@ -186,3 +186,20 @@ def test_experiments_one_after_another(flat: Path, log: pytest.LogCaptureFixture
         train(training)
         evaluate(validation)
     assert log.text == ""
+
+
+def test_classes_that_a_fold_leaves_to_one_part_are_named_by_fold_alone(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    data = fastpipe.open(pack_pictures(tmp_path, [*"abcdefgh"], (20, 20, 3)))
+    single = data.select(range(0, len(data), 2))
+    log.clear()
+    training_data, validation_data = single.fold(0, of=2)
+    assert "has no sample of" in log.text
+    log.clear()
+    loaders = [
+        loader_of(training_data, drop_last=False),
+        loader_of(validation_data, train=False),
+    ]
+    assert log.text == ""
+    del loaders
