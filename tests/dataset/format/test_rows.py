@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from support.running.process_state import open_files
 
 from fastpipe.dataset.format.layout import INDEX_DTYPE, INDEX_FILE
 from fastpipe.dataset.format.open_file import OpenFile, Rows, open_npy
@@ -66,13 +67,13 @@ def test_neighbours_are_read_in_one_go(index: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_descriptor_each_until_it_is_dropped(index: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(open_files(index.parent))
     file = OpenFile(index)
     rows = Rows(file, FIRST, INDEX_DTYPE)
-    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert len(open_files(index.parent)) == before + 1
     assert not os.get_inheritable(file.descriptor)
     del rows, file
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(open_files(index.parent)) == before
 
 
 def test_a_header_that_two_threads_parse_at_once(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from support.running.process_state import open_shards
 
 from fastpipe.dataset.format import source_paths as format_source_paths
 from fastpipe.dataset.format.packed_index import PackedIndex
@@ -60,9 +61,9 @@ def test_few_shards_are_open_at_a_time(data: Path, monkeypatch: pytest.MonkeyPat
     numbers = np.random.default_rng(1).permutation(COUNT)
     records = index.read(numbers)
     paths = SourcePaths(index)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_shards(data)
     assert len(paths.of(numbers, records)) == COUNT
-    assert len(os.listdir("/proc/self/fd")) == before + 2
+    assert open_shards(data) == before + 2
 
 
 def test_a_program_may_change_its_folder(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from support.programs.children import run
-
-import fastpipe
 
 
 def test_kept_batches_use_up_the_open_files() -> None:
@@ -41,10 +38,20 @@ def test_kept_batches_use_up_the_open_files() -> None:
 
 
 def test_fastpipe_keeps_batches_without_files(many_shards: Path) -> None:
-    with fastpipe.loader(many_shards, 2, size=32, num_workers=2) as loader:
-        kept = list(loader)  # every shard is open from now on
-        before = len(os.listdir("/proc/self/fd"))
-        for _ in range(20):
-            kept.extend(loader)
-        assert len(kept) == 21 * 12
-        assert len(os.listdir("/proc/self/fd")) == before
+    script = """
+        import json, os, sys
+        import fastpipe
+
+        def count_open_files():
+            return len(os.listdir("/proc/self/fd"))
+
+        with fastpipe.loader(sys.argv[1], 2, size=32, num_workers=2) as loader:
+            kept = list(loader)  # every shard is open from now on
+            first_epoch = count_open_files()
+            for _ in range(20):
+                kept.extend(loader)
+            print(json.dumps([len(kept), first_epoch, count_open_files()]))
+    """
+    batches, after_first_epoch, after_last_epoch = run(script, many_shards).figures()
+    assert batches == 21 * 12
+    assert after_last_epoch == after_first_epoch
