@@ -289,8 +289,28 @@ class Fetcher:
         return parts
 
     async def _fetch(self, part: ShardPart) -> None:
-        """Fetches a part, checks its samples, has it written, and begins the next one."""
+        """Fetches a part, reports it, and begins the next one."""
         problem: Exception | None = None
+        try:
+            await self._fetch_and_write(part)
+        except FastpipeError as failure:
+            problem = without_cause(failure)
+        except Exception as failure:
+            # Whatever it is, whoever waits for the part gets it. Without an answer they wait forever.
+            problem = failure
+        self._report(part.keys, problem)
+
+        # The speed of this fetch, and the server's answers, decide how many requests follow.
+        objects = self._caches.cache_of_shard[part.shard].objects
+        size = 0 if problem else part.stop - part.start
+        busy_for_s = time.monotonic() - objects.busy_at
+        is_busy = busy_for_s < _BUSY_S
+        is_starved = not len(self._wants)
+        self._flow.add(size, starved=is_starved, busy=is_busy)
+        self._begin_fetches()
+
+    async def _fetch_and_write(self, part: ShardPart) -> None:
+        """Fetches a part, checks its samples, and has it written."""
         wrong_samples: list[int] = []
 
         def check(answer: Answer) -> str | None:
@@ -317,10 +337,6 @@ class Fetcher:
                 self.fetched_bytes += part.stop - part.start
             written = self.in_thread(self._write, part, answer.data)
             await asyncio.wrap_future(written)
-        except FastpipeError as failure:
-            problem = without_cause(failure)
-        except Exception as failure:
-            problem = failure
         finally:
             # A task that is cancelled ends here, too: the claims of its blocks must not stay.
             with self._wants.lock:
@@ -328,15 +344,6 @@ class Fetcher:
                 self.damaged.update(wrong_samples)
                 if part.blocks is not None and not self.closed:
                     cache.release(part.blocks)
-        self._report(part.keys, problem)
-
-        # The speed of this fetch, and the server's answers, decide how many requests follow.
-        size = 0 if problem else part.stop - part.start
-        busy_for_s = time.monotonic() - cache.objects.busy_at
-        is_busy = busy_for_s < _BUSY_S
-        is_starved = not len(self._wants)
-        self._flow.add(size, starved=is_starved, busy=is_busy)
-        self._begin_fetches()
 
     def _report(self, keys: Iterable[Key], problem: Exception | None = None) -> None:
         """Tells those who wait that blocks or parts are there, or cannot come."""

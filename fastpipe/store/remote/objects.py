@@ -67,6 +67,7 @@ _MAX_PARTS = 9000
 _FIRST_CONTACT_S = {
     "closed": 10.0,  # the server may start at the same time as this program
     "host": 2.0,  # a wrong name stays wrong
+    "certificate": 2.0,
     "role": 5.0,  # most machines have none
 }
 # By these kinds of failure, a server of the user's own may be meant.

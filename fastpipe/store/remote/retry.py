@@ -50,6 +50,11 @@ REMEDIES = {
         None,
         "No host has that name: check it in the URL or the endpoint, and check the network",
     ),
+    "certificate": Remedy(
+        None,
+        "Check the host's name in the URL or the endpoint. If your organisation signs its certificates "
+        "itself, set SSL_CERT_FILE to a file with the certificate of its authority, in PEM",
+    ),
     "denied": Remedy(
         4,
         "Check the credentials, and that they may read the bucket; in Python storage_options= takes others",
@@ -180,9 +185,14 @@ def failure_of(problem: Exception) -> Failure:
         server = _asked_server(text)
         if broken[1] == "Connect" and server:
             message = f"{message} to {server}"
+        certificate = re.search(r"InvalidCertificate\(\s*(\w+)", text)
+        if certificate:
+            message = (
+                f"{server or 'the server'} has no valid certificate ({certificate[1]})"
+            )
+            return Failure("certificate", message)
         details = (
-            r"(dns error|Connection refused|reset by peer|IncompleteBody|UnexpectedEof"
-            r"|InvalidCertificate)"
+            r"(dns error|Connection refused|reset by peer|IncompleteBody|UnexpectedEof)"
         )
         detail = re.search(details, text)
         if detail:

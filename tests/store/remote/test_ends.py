@@ -27,11 +27,12 @@ def test_answers_come_while_the_interpreter_finalizes(remote_packed: Path) -> No
         time.sleep(0.1)
         sys.exit(3)
     """
-    with RangeServer(remote_packed, latency_s=0.001) as server:
-        for _ in range(4):
+    for _ in range(2):
+        with RangeServer(remote_packed, latency_s=0.001) as server:
             done = run_script(code, server.url, timeout_s=HANG_S)
-            assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
-            assert len(server.requests) % 1000 != 0, "none was under way"
+            answered = len(server.requests)
+        assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
+        assert answered < 1000, "none was under way"
 
 
 def test_reading_when_the_program_has_ended_is_refused(

@@ -8,7 +8,7 @@ import random
 import re
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import fastpipe
 from fastpipe.dataset.format.folder import Url
 from fastpipe.errors import DatasetError, SampleError
 from fastpipe.store.remote import objects
+from fastpipe.store.remote.cache import Cache
 from fastpipe.store.remote.options import RemoteOptions
 
 Loaders = Callable[..., Any]
@@ -171,6 +172,22 @@ def test_a_server_that_was_never_there(
     (told,) = [text for text in caplog.messages if "Connection refused" in text]
     assert "The request is made again for up to 0 s" in told
     assert told.startswith("http://127.0.0.1:9/x/dataset.json cannot be fetched: no connection")
+
+
+def test_an_error_of_any_kind_reaches_the_loop(
+    range_server: RangeServer, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that nobody reports is waited for without an end."""
+    release = Cache.release
+
+    def fail(cache: Cache, blocks: Iterable[int]) -> None:
+        release(cache, blocks)
+        raise OSError("no lock")
+
+    with open_remote(range_server.url) as loader:
+        monkeypatch.setattr(Cache, "release", fail)
+        with pytest.raises(OSError, match="no lock"):
+            list(loader)
 
 
 def test_requests_are_made_again_for_no_longer_than_the_log_says(

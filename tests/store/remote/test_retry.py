@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import http.server
+import ssl
+import threading
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import obstore
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from obstore.store import HTTPStore, from_url
 from support.remote.range_server import Fault, RangeServer
 from support.remote.s3 import Bucket, Proxy, Wrong
@@ -129,6 +136,45 @@ def test_servers_that_are_not_there() -> None:
         assert found.kind in kinds
         assert found[1:] == (words, 0)
         assert REMEDIES[found.kind].tries is None  # as long as there is time
+
+
+def test_a_server_whose_certificate_nobody_here_trusts(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(_self_signed(tmp_path / "server.pem"))
+    with http.server.HTTPServer(("localhost", 0), http.server.BaseHTTPRequestHandler) as server:
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"localhost:{server.server_port}"
+        store = HTTPStore(f"https://{address}", client_options=PATIENT, retry_config=ONCE)
+        found = failure(lambda: obstore.get(store, "dataset.json"))
+        server.shutdown()
+    assert found == ("certificate", f"{address} has no valid certificate (UnknownIssuer)", 0)
+    assert "SSL_CERT_FILE" in REMEDIES["certificate"].loading
+
+
+def _self_signed(file: Path) -> Path:
+    """A certificate for localhost with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private_key = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    file.write_bytes(private_key + certificate.public_bytes(pem))
+    return file
 
 
 def test_a_name_server_that_does_not_answer_is_no_unknown_host() -> None:
