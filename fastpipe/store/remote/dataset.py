@@ -46,7 +46,7 @@ from fastpipe.store.remote.objects import Answer, Objects, ShardError, without_c
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.reader import Reader
 from fastpipe.store.remote.requests import request_thread
-from fastpipe.store.remote.retry import ATTEMPTS, failure_of
+from fastpipe.store.remote.retry import ATTEMPTS, kind_of_failure
 
 _GZIP = b"\x1f\x8b"
 
@@ -189,11 +189,7 @@ class RemoteIndex(PackedIndex):
             request = self._objects.fetch(name, 0, None, check=check)
             answer = self._objects.wait(request)
         except DatasetError as problem:
-            cause = problem.__cause__
-            if not isinstance(cause, FileNotFoundError):
-                raise without_cause(problem) from None
-            if failure_of(cause).kind == "bucket":
-                # The message says so already.
+            if kind_of_failure(problem) != "missing":
                 raise without_cause(problem) from None
             message = describe_missing(self.url, self.options, self._objects)
             raise DatasetError(message) from None
@@ -233,7 +229,7 @@ class RemoteIndex(PackedIndex):
                 try:
                     digest = _write_pieces(partial, pieces)
                 except DatasetError as problem:
-                    if not isinstance(problem.__cause__, FileNotFoundError):
+                    if kind_of_failure(problem) != "missing":
                         raise without_cause(problem) from None
                     raise DatasetError(
                         f"{self.url} has {DATASET_FILE}, but {name} is missing (HTTP 404): the upload "

@@ -45,6 +45,7 @@ from fastpipe.store.remote.retry import (
     REMEDIES,
     Failure,
     Remedy,
+    RequestError,
     WrongAnswerError,
     failure_of,
     pause_s,
@@ -225,7 +226,7 @@ class Objects:
                     _LOG.debug("%s: %s", failure_text, problem)
                     raise self._last_error(
                         failure_text, failure, remedy, attempt, elapsed_s
-                    ) from problem
+                    ) from RequestError(failure)
                 if elapsed_s > _TELL_AFTER_S:
                     self._tell(failure_text, failure, remedy, elapsed_s, patience_s)
             is_busy = failure.status in _BUSY_STATUS
@@ -400,7 +401,7 @@ class Objects:
                 stays wrong is returned as it is.
 
         Raises:
-            the error of this object. Its cause is a FileNotFoundError if there is no such file.
+            the error of this object. Its `kind_of_failure` is "missing" if there is no such file.
         """
         num_wrong = 0
 
@@ -593,7 +594,7 @@ class Objects:
 def without_cause(error: FastpipeError) -> FastpipeError:
     """The same error of a request, whose traceback begins where it is raised again.
 
-    Nobody can read the text of obstore's error, which has 40 lines. The message says the same.
+    The message says already what its cause says.
     """
     error.__cause__ = None
     return error.with_traceback(None)

@@ -6,7 +6,7 @@ import random
 import re
 from typing import NamedTuple
 
-from fastpipe.errors import in_one_line
+from fastpipe.errors import FastpipeError, in_one_line
 
 _MAX_PAUSE_S = 10.0
 # Content with a wrong hash is fetched so many times before its error is raised.
@@ -143,6 +143,23 @@ class Failure(NamedTuple):
     words: str
     # The HTTP status; 0 if there was no answer, or none with an error.
     status: int = 0
+
+
+class RequestError(OSError):
+    """A request that is not made again: the cause of the error for the user.
+
+    It has obstore's error in a line. That one has 40 lines that nobody can read.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.words)
+        self.failure = failure
+
+
+def kind_of_failure(error: FastpipeError) -> str:
+    """The kind of failure of the request that an error comes from; "" if it comes from none."""
+    cause = error.__cause__
+    return cause.failure.kind if isinstance(cause, RequestError) else ""
 
 
 def failure_of(problem: Exception) -> Failure:

@@ -16,6 +16,7 @@ from support.ray.tasks_here import Cluster, WorkerDiedError
 from fastpipe.errors import ClusterError, ConfigError, PackError
 from fastpipe.packing import cluster as tasks
 from fastpipe.packing.cluster import is_of_machine, run_tasks, session
+from fastpipe.store.remote.retry import Failure, RequestError
 
 
 def named(number: int) -> str:
@@ -137,6 +138,8 @@ def test_which_errors_are_of_a_machine() -> None:
     wrapped.__cause__ = OSError(5, "Input/output error")
     assert is_of_machine(wrapped)
     assert is_of_machine(MemoryError())
+    wrapped.__cause__ = RequestError(Failure("network", "no connection"))
+    assert is_of_machine(wrapped)
     assert not is_of_machine(PackError("the source has changed"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import ssl
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +21,18 @@ from obstore.store import HTTPStore, from_url
 from support.remote.range_server import Fault, RangeServer
 from support.remote.s3 import Bucket, Proxy, Wrong
 
-from fastpipe.store.remote.retry import REMEDIES, Failure, WrongAnswerError, failure_of, pause_s
+from fastpipe.dataset.format.folder import Url
+from fastpipe.errors import DatasetError
+from fastpipe.store.remote.objects import Objects
+from fastpipe.store.remote.options import RemoteOptions
+from fastpipe.store.remote.retry import (
+    REMEDIES,
+    Failure,
+    WrongAnswerError,
+    failure_of,
+    kind_of_failure,
+    pause_s,
+)
 
 ONCE: Any = {"max_retries": 0, "retry_timeout": timedelta(0)}
 PATIENT: Any = {"allow_http": True, "read_timeout": timedelta(seconds=300)}
@@ -212,3 +224,14 @@ def test_pauses_grow_and_differ() -> None:
     assert (
         min(pause_s(1, True, 180.0) for _ in range(50)) >= 0.5
     )  # a server that asks for fewer requests
+
+
+def test_the_traceback_of_an_error_has_no_text_of_obstore() -> None:
+    """Its errors have 40 lines, which say what the message says."""
+    objects = Objects(Url("http://127.0.0.1:9/x"), RemoteOptions(read_timeout_s=0.02))
+    with pytest.raises(DatasetError) as caught:
+        objects.fetched("a.tar", 0, 10)
+    assert kind_of_failure(caught.value) == "closed"
+    text = "".join(traceback.format_exception(caught.value))
+    assert "RequestError: no connection to 127.0.0.1:9 (Connection refused)\n" in text
+    assert "Debug source" not in text
