@@ -23,6 +23,7 @@ from typing import Any
 import pybind11
 from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
 from setuptools import setup
+from setuptools.command.build_py import build_py
 
 BUILDS = {
     "release": (["-O3", "-g0"], []),
@@ -124,6 +125,18 @@ def extension() -> Pybind11Extension:
     )
 
 
+class BuildPy(build_py):
+    """Puts the pages of the documentation into the package. `fastpipe docs` shows them."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            for page in Path("docs").rglob("*.md"):
+                made = Path(self.build_lib, "fastpipe", page)
+                made.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(page, made)
+
+
 class BuildExt(build_ext):
     """Compiles a source only if FASTPIPE_OBJECTS has no object of it, under the hash of all that it is made from."""
 
@@ -171,4 +184,7 @@ COMPILING = {"build", "build_ext", "bdist_wheel", "install", "develop", "editabl
 )
 
 ParallelCompile("FASTPIPE_BUILD_JOBS", default=0).install()
-setup(ext_modules=[extension()] if COMPILING else [], cmdclass={"build_ext": BuildExt})
+setup(
+    ext_modules=[extension()] if COMPILING else [],
+    cmdclass={"build_ext": BuildExt, "build_py": BuildPy},
+)

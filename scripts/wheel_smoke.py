@@ -51,6 +51,7 @@ def main() -> None:
             check_libraries()
         assert command("--version") == f"fastpipe {version}\n"
         assert "pack" in command("--help")
+        assert command("docs", "tutorial").startswith("# Tutorial\n")
         assert str(PICTURES) in command("inspect", packed, "--no-sheet")
     sys.stdout.write(f"fastpipe {version} works on Python {sys.version.split()[0]}\n")
 

@@ -14,6 +14,7 @@ from fastpipe.dataset.format.description import file_hash, read_info
 from fastpipe.dataset.format.folder import check_local
 from fastpipe.dataset.format.index import Index
 from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.pages import name_page
 from fastpipe.plan.content import ColumnReader
 from fastpipe.store.saved_columns import (
     LABEL,
@@ -72,8 +73,8 @@ def _warn_of_left_behind(index: Index, saved: SavedColumns) -> None:
     warn_once(
         f"columns left behind {file}",
         f"{index.path}: save_columns wrote {names} for version {version}; version {index.version} "
-        "has samples without a value, and is opened without. To carry the values over: the page "
-        '"A dataset that grows" of the documentation, section "Saved labels and columns". If they '
+        "has samples without a value, and is opened without. To carry the values over: "
+        f'{name_page("growing")}, section "Saved labels and columns". If they '
         f'are not needed any more, remove "left_behind" from {file}',
     )
 

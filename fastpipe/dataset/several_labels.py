@@ -13,7 +13,7 @@ WAYS_OF_SEVERAL_LABELS = (
     "For several labels of a sample, pack a field of kind 'classes' (fastpipe pack --field "
     "tags=COLUMN:classes, or fastpipe.Writer(fields={'tags': 'classes'})), or give a packed dataset a "
     "row of 0 and 1 for each sample: data.with_column('tags', rows). See "
-    f"{name_page('Several labels for each image')}"
+    f"{name_page('multi-label')}"
 )
 
 

@@ -95,7 +95,7 @@ class Finding:
         """Where to read on; "" if nowhere."""
         if self.section == 0:
             return ""
-        return name_page("Seventeen failures of input pipelines", self.section)
+        return name_page("failures", self.section)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

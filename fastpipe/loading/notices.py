@@ -109,7 +109,7 @@ def warn_unpacked(index: Index) -> None:
         warning,
         f"{text} `fastpipe pack` stores all of them once, so that a loader decodes only the part "
         "of an image that it needs, reads the disk in large pieces, and checks the bytes; "
-        f"{name_page('Train without packing')} compares them",
+        f"{name_page('unpacked')} compares them",
     )
 
 

@@ -151,7 +151,7 @@ def pack(
             KEY.txt and KEY.json become fields; a CSV, TSV or JSONL file that lists images; a folder
             with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC, YOLO, labelme,
             CVAT, Label Studio and other tools; images beside masks; a folder of the splits train,
-            val and the like (the page "Sources" of the documentation). Or the URL of one of these
+            val and the like (see `fastpipe docs sources`). Or the URL of one of these
             (s3://, gs://, az://, https://, hf://).
         dst: a new or empty folder for the dataset, or one that holds it, finished or not; or its
             URL (s3://, gs://, az://).
@@ -240,8 +240,7 @@ def pack(
             On a cluster: folder or URL that all workers see, for lists and converted rows of
             tables; None: the cache folder; on a cluster: in `dst`.
         executor: run in "threads" of this process, or with "ray" in tasks of a Ray cluster: see
-            the page "Packing and verifying on a cluster" of the documentation. The bytes are the
-            same.
+            `fastpipe docs cluster`. The bytes are the same.
         address: with `executor` "ray": the cluster, as "auto" (that of this machine) or HOST:PORT;
             None: $RAY_ADDRESS, else Ray is started on this machine.
         on_progress: called now and then, in this thread.
@@ -309,7 +308,7 @@ def add(
     **options: Any,
 ) -> Grown:
     """Adds the samples that a dataset does not have yet: what the command `fastpipe add` does; see
-    the page "A dataset that grows" of the documentation.
+    `fastpipe docs growing`.
 
     They are converted with the options of the dataset, and come into new shards; its own shards
     stay as they are. Until the end loaders see the old version. If the program is interrupted, run
@@ -386,8 +385,8 @@ def remove(
     storage_options: Mapping[str, Any] | None = None,
     read_timeout: float = READ_TIMEOUT_S,
 ) -> Grown:
-    """Removes samples from a dataset: what the command `fastpipe remove` does; see the page
-    "A dataset that grows" of the documentation.
+    """Removes samples from a dataset: what the command `fastpipe remove` does; see
+    `fastpipe docs growing`.
 
     Index and columns of the new version do not have them. Shards stay: `fastpipe.pack(dst, new)`
     gives their space back. With several of the three, a sample goes that all of them name.

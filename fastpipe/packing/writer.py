@@ -107,7 +107,7 @@ class Writer:
         fields: name -> kind of what samples carry besides image and label: "int", "floats",
             "classes", "text", "json", "bytes", "boxes", "keypoints", "mask", "image", "images",
             "array" or "map".
-            The page "Fields" of the documentation explains them.
+            `fastpipe docs fields` explains them.
         classes: names of all classes; a label is a name, or a position in this list. None: labels
             are numbers, and the classes are called after them.
         classes_from: in place of `classes`: what has the names, as `fastpipe.pack` takes it: a

@@ -12,7 +12,7 @@ import re
 
 from fastpipe.pages import name_page
 
-_PAGE = name_page("Labels from a database, a table or another program")
+_PAGE = name_page("own-labels")
 _FLOWERS = (
     "from scipy.io import loadmat; "
     "labels = loadmat('imagelabels.mat')['labels'].ravel(); "

@@ -22,9 +22,7 @@ def data(flat: Path) -> fastpipe.Dataset:
 def test_lists_are_no_labels(data: fastpipe.Dataset, lists: list[Any], by_key: bool) -> None:
     values = [lists[number % 2] for number in range(len(data))]
     given: Any = dict(zip(data["key"], values, strict=True)) if by_key else values
-    words = (
-        r"with_labels: a sample has one label, got a .*fields=\{'tags': 'classes'\}.*Several labels"
-    )
+    words = r"with_labels: a sample has one label, got a .*fields=\{'tags': 'classes'\}.*fastpipe docs multi-label"
     with pytest.raises(ConfigError, match=words):
         data.with_labels(given)
 
@@ -32,7 +30,7 @@ def test_lists_are_no_labels(data: fastpipe.Dataset, lists: list[Any], by_key: b
 @pytest.mark.parametrize("lists", [[["cat", "dog"], ["dog"]], [[1, 2], [1]]])
 def test_lists_of_several_lengths_are_no_column(data: fastpipe.Dataset, lists: list[Any]) -> None:
     values = [lists[number % 2] for number in range(len(data))]
-    words = "with_column: .* for each sample, got lists of 1 to 2 values.*Several labels"
+    words = "with_column: .* for each sample, got lists of 1 to 2 values.*fastpipe docs multi-label"
     with pytest.raises(ConfigError, match=words):
         data.with_column("tags", values)
 

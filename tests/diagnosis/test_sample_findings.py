@@ -453,7 +453,7 @@ the loop waits 66% of its time; 14 samples/s; the bottleneck is the dataset (100
    change  a faster disk for the data, or a copy on this machine; or DataLoader(..., num_workers=6), now 2: waiting uses
            no CPU. If workers wait for a lock (flock), hold it only around the lines that need it
    where   train.py:3
-   more    the page "Seventeen failures of input pipelines" of the documentation, section 6
+   more    `fastpipe docs failures`, section 6
 """
 
 

@@ -1,4 +1,4 @@
-"""Help and messages name pages of the documentation by titles that pages have, since a wheel has no docs folder."""
+"""Help and messages name pages of the documentation by the command that shows them, also where only a wheel is."""
 
 from __future__ import annotations
 
@@ -10,15 +10,9 @@ from support.checkout import ROOT
 
 import fastpipe
 from fastpipe.pages import name_page
+from fastpipe.tools.show.pages import list_pages
 
 PACKAGE = ROOT / "fastpipe"
-
-
-def titles() -> set[str]:
-    pages = (ROOT / "docs").rglob("*.md")
-    return {
-        page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for page in pages
-    }
 
 
 def calls_of_name_page() -> Iterator[str]:
@@ -43,18 +37,22 @@ def shown_texts(tree: ast.Module) -> Iterator[str]:
             yield node.value
 
 
-def test_pages_have_these_titles() -> None:
+def page_names() -> set[str]:
+    return {page.name for page in list_pages()}
+
+
+def test_the_pages_exist() -> None:
     named = set(calls_of_name_page())
     assert len(named) > 5
-    assert named - titles() == set()
+    assert named - page_names() == set()
 
 
-def test_docstrings_name_pages_by_their_titles() -> None:
+def test_docstrings_name_pages_that_exist() -> None:
     for name in fastpipe.__all__:
-        text = getattr(fastpipe, name).__doc__ or ""
+        text = " ".join((getattr(fastpipe, name).__doc__ or "").split())
         assert "docs/" not in text, name
-        named = re.findall(r'the page\s+"([^"]+)"', " ".join(text.split()))
-        assert set(named) <= titles(), name
+        assert "of the documentation" not in text, name
+        assert set(re.findall(r"`fastpipe docs ([\w-]+)`", text)) <= page_names(), name
 
 
 def test_no_message_names_a_file_of_the_docs_folder() -> None:
@@ -68,5 +66,5 @@ def test_no_message_names_a_file_of_the_docs_folder() -> None:
 
 
 def test_the_words() -> None:
-    assert name_page("Fields") == 'the page "Fields" of the documentation'
-    assert name_page("Fields", 3).endswith("documentation, section 3")
+    assert name_page("fields") == "`fastpipe docs fields`"
+    assert name_page("failures", 3) == "`fastpipe docs failures`, section 3"

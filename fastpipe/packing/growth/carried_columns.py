@@ -108,7 +108,7 @@ def assumed_of_carried(
         names = ", ".join(lost)
         it = "it" if len(lost) == 1 else "them"
         verb = "has no value" if num_added == 1 else "have no values"
-        page = name_page("A dataset that grows")
+        page = name_page("growing")
         assumed.append(
             Assumption(
                 f"{names}: save_columns wrote {it} for version {version}, and version {version + 1} "

@@ -148,7 +148,7 @@ def import_opencv() -> Any:
         raise PackError(
             "OpenCV makes this picture smaller or converts it, and cannot be imported "
             f"({missing}); install it: pip install opencv-python-headless. It has no wheel for the "
-            f"free-threaded Python; see {name_page('Install')}"
+            f"free-threaded Python; see {name_page('install')}"
         ) from missing
     # Packing runs a thread on each core already. With 0, OpenCV uses only the calling thread.
     cv2.setNumThreads(0)

@@ -12,6 +12,7 @@ from fastpipe.tools.cli import (
     bench,
     cache,
     demo,
+    docs,
     doctor,
     growing,
     inspect,
@@ -94,6 +95,9 @@ _add_command(
     "fastpipe doctor --train-script 'python train.py --lr 1'",
 )
 _add_command(demo.demo, "fastpipe demo", "fastpipe demo try-it --photos 100")
+_add_command(
+    docs.docs, "fastpipe docs", "fastpipe docs tutorial", "fastpipe docs large-images"
+)
 app.add_typer(cache.app, name="cache")
 
 

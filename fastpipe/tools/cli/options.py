@@ -273,7 +273,7 @@ On = Annotated[
     typer.Option(
         "--on",
         help="Work in threads of this process, or with ray in tasks of a Ray cluster; see "
-        f"{name_page('Packing and verifying on a cluster')}. The bytes are the same.",
+        f"{name_page('cluster')}. The bytes are the same.",
         rich_help_panel=WORK,
     ),
 ]

@@ -53,9 +53,9 @@ def pack(
             "KEY.txt and KEY.json become fields; a CSV, TSV or JSONL file that lists images; a "
             "folder with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC, YOLO, "
             "labelme, CVAT, Label Studio and other tools; images beside masks; a folder of the "
-            f"splits train, val and the like: see {name_page('Sources')}. Or the URL of one of "
+            f"splits train, val and the like: see {name_page('sources')}. Or the URL of one of "
             "these (s3://, gs://, az://, https://, hf://): see "
-            f"{name_page('Datasets in buckets and on web servers')}.",
+            f"{name_page('remote')}.",
         ),
     ],
     dst: Annotated[

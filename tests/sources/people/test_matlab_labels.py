@@ -121,7 +121,7 @@ def test_folders_of_imagenet_beside_the_devkit_say_nothing(tmp_path: Path) -> No
 def test_other_files_name_the_page(name: str) -> None:
     text = matlab_remedy(name)
     assert "columns path and label, by SciPy's loadmat" in text
-    assert 'the page "Labels from a database, a table or another program"' in text
+    assert "`fastpipe docs own-labels`" in text
 
 
 def test_the_program_for_flowers_with_splits(

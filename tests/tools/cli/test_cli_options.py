@@ -28,7 +28,7 @@ PYTHON_ONLY = {"storage_options", "read_timeout", "on_progress"}
 # Of the command line alone.
 CLI_ONLY = {"as_json"}
 COMMANDS = (
-    *("pack", "add", "remove", "log", "bench", "inspect", "verify", "unpack", "preview"),
+    *("pack", "add", "remove", "log", "bench", "inspect", "verify", "unpack", "preview", "docs"),
     *("doctor", "demo"),
 )
 GROUPS = ("Source", "Labels and fields", "Images", "Output", "Work", "Options")
