@@ -6,7 +6,6 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,8 +54,7 @@ _Plans = dict[int, _AugmentedView]
 _HostMemory = tuple[NDArray[Any], ...]
 
 
-@dataclass(frozen=True)
-class StagedBatch:
+class StagedBatch(NamedTuple):
     """A batch whose way to the device is queued."""
 
     batch: Batch  # for the loop, to be used after `ready` only
@@ -69,8 +67,7 @@ class StagedBatch:
     ready: Mark  # its work is done
 
 
-@dataclass(frozen=True)
-class _Work:
+class _Work(NamedTuple):
     """The device's work for a batch: marks before and after the copies, and at the end."""
 
     first: Mark

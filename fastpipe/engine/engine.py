@@ -7,8 +7,8 @@ import os
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +45,7 @@ if TYPE_CHECKING:  # most programs read packed folders
 _CLOSED = "this loader is closed; create a new loader with fastpipe.loader(...)"
 
 
-@dataclass(frozen=True)
-class EngineFacts:
+class EngineFacts(NamedTuple):
     """What the engine was built with, and the instructions that it uses on this machine."""
 
     libjpeg_turbo: str  # version

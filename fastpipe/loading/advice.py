@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from typing import NamedTuple
 
 from fastpipe.engine.stats import Stats
 
@@ -42,8 +43,7 @@ _CHANGES = {
 }
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The options of a loader that advice depends on."""
 
     workers: int  # threads of the loader

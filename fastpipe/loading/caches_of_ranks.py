@@ -10,14 +10,21 @@ import os
 from collections.abc import Iterator
 
 from fastpipe.dataset.dataset import Dataset
-from fastpipe.store.remote.dataset import RemoteIndex
+from fastpipe.dataset.format.folder import Url
 from fastpipe.warnings_once import warn_once
 
 
 def caches_of(data: Dataset) -> Iterator[tuple[str, str]]:
     """(key, folder) of the caches of a dataset by URL; ranks of one machine have the same keys."""
-    for stored in data.stored:
-        index = stored.index
+    remote_indices = [
+        stored.index for stored in data.stored if isinstance(stored.index.path, Url)
+    ]
+    if not remote_indices:
+        return
+    # Here, because most programs read no URL.
+    from fastpipe.store.remote.dataset import RemoteIndex
+
+    for index in remote_indices:
         if isinstance(index, RemoteIndex):
             folder = os.path.realpath(index.options.cache_dir)
             yield f"cache/{os.uname().nodename}/{index.url}", folder

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -142,8 +142,7 @@ def balanced(data: Dataset) -> dict[str, float]:
     }
 
 
-@dataclass(frozen=True)
-class ClassBatches:
+class ClassBatches(NamedTuple):
     """The batches of PerClass: P classes, K samples of each."""
 
     classes: int  # P; 0: as many as fill a global batch

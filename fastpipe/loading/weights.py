@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
@@ -29,8 +28,7 @@ from fastpipe.plan.picks import (
 )
 
 
-@dataclass(frozen=True)
-class WeightedDraws:
+class WeightedDraws(NamedTuple):
     """Checked weights."""
 
     picks: tuple[Pick, ...]  # of each share of a mixture; one, if it is not a mixture
@@ -38,8 +36,7 @@ class WeightedDraws:
     mark: str  # a hash of them, for a state
 
 
-@dataclass(frozen=True)
-class _Weights:
+class _Weights(NamedTuple):
     # (samples,) of each sample; or (classes + 1,) of each class, where the last one, which NO_LABEL
     # = -1 indexes, is that of samples without a label.
     values: Float64s

@@ -391,8 +391,7 @@ def crops_at(
     )
 
 
-@dataclass(frozen=True)
-class Canvas:
+class Canvas(NamedTuple):
     """The resized and padded forms of n images, from which a crop of the output's size is cut.
 
     All (n, 2), x and y.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +32,7 @@ _MAX_WINDOW_SAMPLES = 1 << 18  # sorted at once, unless one global batch has mor
 _WINDOWS_KEPT = 4  # the current one, and those that are fetched ahead
 
 
-@dataclass(frozen=True)
-class _Window:
+class _Window(NamedTuple):
     """Some batches that follow one another, after their samples were dealt out again."""
 
     sizes: list[Size]  # (height, width) of each batch

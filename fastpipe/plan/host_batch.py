@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,8 +95,7 @@ class HostFields:
         return f"0.{name}" in self.arrays
 
 
-@dataclass(frozen=True)
-class HostBatch:
+class HostBatch(NamedTuple):
     """A batch as the engine leaves it: n samples of k rows each.
 
     The images of each view are a slot of a SlotRing: (N, height, width, channels), uint8 or uint16,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastpipe.arguments import refusing_unknown_fields
 from fastpipe.errors import ConfigError, choice, real_number
@@ -80,8 +80,7 @@ def _is_channel(value: object) -> bool:
     return 0 <= value < MAX_FLIPPED
 
 
-@dataclass(frozen=True)
-class MapForm:
+class MapForm(NamedTuple):
     """How the numbers of a field's maps are stored, and how their rows are made.
 
     Attributes:

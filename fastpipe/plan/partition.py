@@ -69,8 +69,7 @@ class Span(NamedTuple):
     stop: int
 
 
-@dataclass(frozen=True)
-class RankRows:
+class RankRows(NamedTuple):
     """A rank's rows of a global batch."""
 
     spans: list[Span]  # all that the rank's node takes

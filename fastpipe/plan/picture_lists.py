@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -49,8 +49,7 @@ class Images:
         choice("Images(form=)", self.form, ("list", "flat"))
 
 
-@dataclass(frozen=True)
-class PictureListBatch:
+class PictureListBatch(NamedTuple):
     """The pictures of a batch's samples, as the engine's threads make them.
 
     Attributes:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -167,8 +168,7 @@ def places_in_row(rows: Int64s, count: int) -> Int64s:
     return positions
 
 
-@dataclass(frozen=True)
-class Geometry:
+class Geometry(NamedTuple):
     """How n images become rows: resized, padded, cropped, resized, mirrored.
 
     A ratio of 1 is no resize.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,7 @@ _SAMPLES_FOR_MEAN = 1 << 16
 MAX_BATCH_SIZE = 1 << 20
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Sizes that change with the epoch or the batch: either a schedule or choices."""
 
     schedule: Callable[[int], Size] | None = None  # epoch -> the size of its batches
@@ -56,8 +55,7 @@ class Sizes:
         return size_of
 
 
-@dataclass(frozen=True)
-class ViewRecipe:
+class ViewRecipe(NamedTuple):
     """How an image becomes its row of one view."""
 
     size: Size | None  # None: the size of the loader, which may change

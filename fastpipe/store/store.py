@@ -10,9 +10,8 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import xxhash
 
@@ -32,8 +31,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class NewFile:
+class NewFile(NamedTuple):
     """A file that nobody sees before `commit`."""
 
     # Where the file is written, on this machine.

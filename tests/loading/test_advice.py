@@ -14,7 +14,7 @@ from fastpipe.engine.stats import Stats
 from fastpipe.loading.advice import LoadWatch, Settings, describe_bottleneck
 
 ALL_IN_USE = Settings(workers=2, cpus=2, device="cpu", exact=True, compiled=False)
-UNPACKED = replace(ALL_IN_USE, packed=False)
+UNPACKED = ALL_IN_USE._replace(packed=False)
 DECODING = Stats(wait_s=9.0, plan_s=0.5, read_s=1.0, decode_s=12.0, resize_s=3.0)
 
 
@@ -28,10 +28,10 @@ DECODING = Stats(wait_s=9.0, plan_s=0.5, read_s=1.0, decode_s=12.0, resize_s=3.0
         ),
         (
             DECODING,
-            replace(ALL_IN_USE, cpus=8),
+            ALL_IN_USE._replace(cpus=8),
             ["decoding", "pass num_workers=8 (now 2; 8 CPUs are granted)"],
         ),
-        (DECODING, replace(ALL_IN_USE, exact=False), ["decoding", "pack the photos again"]),
+        (DECODING, ALL_IN_USE._replace(exact=False), ["decoding", "pack the photos again"]),
         (replace(DECODING, resize_s=50.0), ALL_IN_USE, ["resizing", "pack the photos again"]),
         (
             replace(DECODING, read_s=50.0),
@@ -57,7 +57,7 @@ DECODING = Stats(wait_s=9.0, plan_s=0.5, read_s=1.0, decode_s=12.0, resize_s=3.0
         (replace(DECODING, fetch_wait_s=2.0), ALL_IN_USE, ["decoding"]),
         (
             replace(DECODING, read_s=50.0),
-            replace(ALL_IN_USE, remote=True),
+            ALL_IN_USE._replace(remote=True),
             ["reading", "cache_dir=, a folder on"],
         ),
         (
@@ -67,12 +67,12 @@ DECODING = Stats(wait_s=9.0, plan_s=0.5, read_s=1.0, decode_s=12.0, resize_s=3.0
         ),
         (
             Stats(augment_s=3.0),
-            replace(ALL_IN_USE, device="cuda"),
+            ALL_IN_USE._replace(device="cuda"),
             ["augmentation", "compile=True"],
         ),
         (
             Stats(augment_s=3.0),
-            replace(ALL_IN_USE, device="cuda", compiled=True),
+            ALL_IN_USE._replace(device="cuda", compiled=True),
             ["choose a lighter augment"],
         ),
         (
@@ -82,7 +82,7 @@ DECODING = Stats(wait_s=9.0, plan_s=0.5, read_s=1.0, decode_s=12.0, resize_s=3.0
         ),
         (
             Stats(transfer_s=3.0, wait_s=1.0),
-            replace(ALL_IN_USE, device="cuda"),
+            ALL_IN_USE._replace(device="cuda"),
             ["copying to the device", "pinned"],
         ),
         (Stats(plan_s=3.0, wait_s=1.0), ALL_IN_USE, ["planning batches", "larger batch_size"]),

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -111,8 +111,7 @@ class Draws:
         return key(stream_key, position, 1 + group)
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """What one operation does to a batch."""
 
     # What the host needs without asking the device, such as the sizes of groups.

@@ -11,9 +11,7 @@ from fastpipe.arguments import advise_single_transform
 from fastpipe.device.augment import kornia_modules
 from fastpipe.device.augment.contents import normaliser_in, parts_of
 from fastpipe.device.augment.foreign import Foreign
-from fastpipe.device.augment.kornia_mixing import KorniaMixing
 from fastpipe.device.augment.kornia_modules import FieldKeys, field_keys
-from fastpipe.device.augment.kornia_operation import Kornia
 from fastpipe.device.augment.operation import Operation
 from fastpipe.errors import ConfigError, real_number
 from fastpipe.pages import name_page
@@ -25,7 +23,7 @@ _MAX_MOMENT = 16  # larger values are meant for pixels of 0 to 255
 PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
-_TABLE = name_page("torchvision's transforms, albumentations, kornia")
+_TABLE = name_page("transforms")
 
 
 def parse_operations(operations: object, augment_class: type) -> list[Operation]:
@@ -94,7 +92,10 @@ def _list_operations(
         for child in children:
             operations += _list_operations(child, keys)
         return operations
+    # What carries out kornia's modules is imported here, because many programs have none.
     if kornia_modules.mixes(module):
+        from fastpipe.device.augment.kornia_mixing import KorniaMixing
+
         return [KorniaMixing(module)]
     _check_no_batch_mixer(module)
     # A module that calls a mixing one hides from us how labels have to be mixed.
@@ -109,6 +110,8 @@ def _list_operations(
         kornia_modules.warn_slow_policy(type(module).__name__)
     # Only kornia's own modules can draw their parameters with the plan, ahead of the batch.
     if kornia_modules.is_planned(module):
+        from fastpipe.device.augment.kornia_operation import Kornia
+
         return [Kornia(module, keys)]
     return [Foreign(module)]
 

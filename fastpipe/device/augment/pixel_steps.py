@@ -7,9 +7,8 @@ pass over the images, whichever of them a sample gets, and in whichever order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +41,7 @@ class Code(IntEnum):
     FLIP_DOWN = 15
 
 
-@dataclass(frozen=True)
-class PixelStep:
+class PixelStep(NamedTuple):
     """A step of n samples.
 
     Attributes:

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,8 +48,7 @@ _JITTERS = (
 _JITTER_ORDERS = tuple(permutations(range(len(_JITTERS))))
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(NamedTuple):
     """The strength of operations at the last bin."""
 
     shear: float  # tangent of the angle
@@ -164,8 +162,7 @@ def _whole_pixels(share: Float64s, most: float | None, side: int) -> Float64s:
     return np.asarray(np.sign(share) * whole_pixels)
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """One operation for each sample of a batch, in groups of samples with the same function."""
 
     # (n,) of the batch, group by group, ascending in each; rows that stay as they are come last.

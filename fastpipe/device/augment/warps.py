@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Sampling:
+class Sampling(NamedTuple):
     """The options of torch.nn.functional.grid_sample."""
 
     mode: str
@@ -21,8 +19,7 @@ class Sampling:
     align_corners: bool
 
 
-@dataclass(frozen=True)
-class Warp:
+class Warp(NamedTuple):
     """How the pixels of some images are moved.
 
     Attributes:
