@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import os
-import pkgutil
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
-from sphinx.util.inspect import stringify_signature
 
 DOCS = Path(__file__).resolve().parent.parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
+from api_text import with_docstrings  # noqa: E402
 from command_line import COMMANDS_HERE, describe_commands  # noqa: E402
 
 import fastpipe  # noqa: E402
@@ -72,8 +70,6 @@ _markdown: dict[str, str] = {}
 # Link or picture: text, target.
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 _BLOCK = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
-_API_BLOCK = re.compile(r"^```\{eval-rst\}\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
-_API_NAME = re.compile(r"^\.\. auto(\w+):: ([\w.]+)(?:\(\))?$((?:\n   :.*)*)", re.MULTILINE)
 
 
 def prepare_page(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -93,7 +89,7 @@ def prepare_page(app: Sphinx, docname: str, source: list[str]) -> None:
         return f'<a href="{to_site}{_copy_of(path)}">{text}</a>'
 
     rewrite_for_copy = functools.partial(_rewrite_for_copy, page)
-    _markdown[docname] = _in_text(_with_docstrings(source[0]), rewrite_for_copy)
+    _markdown[docname] = _in_text(with_docstrings(source[0]), rewrite_for_copy)
     source[0] = _in_text(source[0], rewrite_for_html)
 
 
@@ -138,58 +134,6 @@ def _copy_of(path: Path) -> str:
     """The place in the site of a file that is no page, which `copy_linked_files` puts there."""
     _linked_files.add(path)
     return f"files/{path.relative_to(ROOT)}"
-
-
-def _with_docstrings(markdown: str) -> str:
-    """A page in which Sphinx's directives are the signatures and docstrings that it shows for them."""
-
-    def describe_block(block: re.Match[str]) -> str:
-        sections = []
-        for name in _API_NAME.finditer(block[1]):
-            sections += _describe_name(name[2], name[3])
-        return "\n\n".join(sections) + "\n"
-
-    return _API_BLOCK.sub(describe_block, markdown)
-
-
-def _describe_name(name: str, options: str) -> Iterator[str]:
-    """A Markdown section for a public name, and for those of its members that the page shows."""
-    value = pkgutil.resolve_name(name)
-    yield _describe_value(name, value)
-    shown = re.search(r":members:(.*)", options)
-    if shown is None:
-        return
-    names = _words_in(shown[1]) or _documented_members(value)
-    left_out = re.search(r":exclude-members:(.*)", options)
-    for member in names:
-        if left_out is None or member not in _words_in(left_out[1]):
-            yield _describe_value(f"{name}.{member}", getattr(value, member))
-
-
-def _documented_members(value: type) -> list[str]:
-    """The public methods and properties of a class, which Sphinx shows if the page lists none."""
-    kinds = (property, functools.cached_property, classmethod, staticmethod)
-    names = []
-    for name, member in vars(value).items():
-        is_shown = inspect.isroutine(member) or isinstance(member, kinds)
-        if is_shown and not name.startswith("_") and inspect.getdoc(member):
-            names.append(name)
-    return names
-
-
-def _words_in(text: str) -> list[str]:
-    return re.findall(r"\w+", text)
-
-
-def _describe_value(name: str, value: Any) -> str:
-    signature = ""
-    if callable(value):
-        try:
-            signature = stringify_signature(inspect.signature(value))
-        except (TypeError, ValueError):  # an exception, or a class of C
-            pass
-    text = inspect.getdoc(value) or ""
-    return f"## {name}\n\n```python\n{name}{signature}\n```\n\n{text}"
 
 
 def write_markdown(app: Sphinx, error: Exception | None) -> None:

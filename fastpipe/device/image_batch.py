@@ -33,7 +33,11 @@ class ImageBatch(tuple[Any, torch.Tensor]):
         pixel_mask: (N, height, width) bool, with size="bucket": True for the pixels of the image,
             False for padding. It moves with the image; of mixed images it shows where either is.
             With several views, a list.
-        patches, coords, cu_seqlens, patch_valid, grids: with size=fastpipe.Patches(...); see there.
+        patches: with size=fastpipe.Patches(...), the pixels patch by patch; see there.
+        coords: with it, the row and column of each patch in its image.
+        cu_seqlens: with it and form="packed", where the patches of each image begin and end.
+        patch_valid: with it, bool: False for patches that only fill the batch up.
+        grids: with it, the rows and columns of patches of each image.
     """
 
     _fields = ("images", "labels")

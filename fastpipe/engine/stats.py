@@ -39,9 +39,10 @@ class Stats:
             does not wait for data.
         load_s: seconds that the training loop spent in the loader. Batches at which the loop was
             held back do not count, because the device had work anyway.
-        plan_s, wait_s, transfer_s, augment_s: seconds that the loader spent planning batches;
-            waiting for the engine's threads; copying to the device, or queueing the copy;
-            augmenting, or queueing the augmentation on a GPU.
+        plan_s: seconds that the loader spent planning batches.
+        wait_s: seconds that it waited for the engine's threads.
+        transfer_s: seconds that it spent copying to the device, or queueing the copy.
+        augment_s: seconds that it spent augmenting, or queueing the augmentation on a GPU.
         device_s: seconds that finished copies and augmentations took on a GPU's side stream. Where
             the GPU had to wait for the host to queue an augmentation, the time of the last one
             without waiting counts instead. 0 on a device without streams.
@@ -56,10 +57,13 @@ class Stats:
             each second picture is a row of its own.
         images_converted: of the finished rows, those whose file the engine's threads could not
             decode as it lies, such as WebP or progressive JPEG: only of an unpacked source. Other
-            threads make a PNG or JPEG of it first, in each epoch again; convert_s are their
-            seconds. `fastpipe pack` does it once.
-        read_s, decode_s, resize_s: seconds that the engine's threads spent in each stage, summed
-            over threads. Hashing (verify=True) is part of reading.
+            threads make a PNG or JPEG of it first, in each epoch again. `fastpipe pack` does it
+            once.
+        convert_s: seconds that these other threads spent, summed over threads.
+        read_s: seconds that the engine's threads spent reading, summed over threads. Hashing
+            (verify=True) is part of it.
+        decode_s: seconds that they spent decoding, summed over threads.
+        resize_s: seconds that they spent resizing, summed over threads.
         threads: threads of the engine, and those that convert. (This and the following values are
             levels.)
         threads_busy: threads that are working on a row.

@@ -21,8 +21,10 @@ from fastpipe.plan.epoch_batches import num_batches
 class DataLoaderAttributes:
     """The base of Loader that has what trainers look for, and refuses what cannot work."""
 
-    # As of a DataLoader without worker processes. `stats()` has the number of threads.
+    #: 0, as of a DataLoader without worker processes, for trainers that look for it.
+    #: `stats().threads` is the number of threads.
     num_workers = 0
+    #: None, as of a DataLoader without worker processes.
     prefetch_factor = None
 
     _epochs: EpochSequence

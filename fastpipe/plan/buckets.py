@@ -74,7 +74,7 @@ class Buckets(PaddedCrop):
             other limit. How many batches an epoch has follows from its images. Ranks may have
             batches of different sizes. None: all batches have batch_size images.
         fill, padding_mode: of the padding; see RandomCrop.
-        interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
+        interpolation, antialias, mask_fill: see RandomResizedCrop; the first two are of the resize.
 
     Example:
         >>> size = fastpipe.Buckets(area=48 * 48)

@@ -258,7 +258,8 @@ class CenterCrop(ResizedCrop):
 class Resize(BaseCrop):
     """The whole image, resized to the output's size, whatever its aspect ratio.
 
-    Options: see RandomResizedCrop.
+    Args:
+        interpolation, antialias, mask_fill: see RandomResizedCrop.
 
     Example:
         >>> loader = fastpipe.loader("data/val", batch_size=8, size=32, train=False, crop=fastpipe.Resize())
@@ -305,7 +306,7 @@ class RandomCrop(PaddedCrop, ResizedCrop):
             it. The box is drawn for each part, and each pixel of the part is as likely to have its
             middle; at an edge the part is moved back. Of a sample without boxes, parts are
             anywhere. None: all parts are anywhere.
-        interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
+        interpolation, antialias, mask_fill: see RandomResizedCrop; the first two are of the resize.
 
     Example:
         >>> crop = fastpipe.RandomCrop(padding=4, pad_if_needed=True)
@@ -431,6 +432,9 @@ class TenCrop(FiveCrop):
     """For evaluation: the crops of FiveCrop, whose options it has, and those of the mirrored image,
     as torchvision's Resize and TenCrop. A batch has images of shape (N, 10, 3, height, width).
 
+    Args:
+        resize, interpolation, antialias, mask_fill: see FiveCrop.
+
     Example:
         >>> crop = fastpipe.TenCrop(resize=36)
         >>> loader = fastpipe.loader("data/val", batch_size=8, size=32, train=False, crop=crop)
@@ -463,6 +467,7 @@ class Grid(PaddedCrop):
             size of a patch, so that patches do not overlap.
         fill, padding_mode: see RandomCrop.
         mask_fill: see RandomResizedCrop.
+        interpolation, antialias: without effect, because patches are not resized.
 
     Example:
         >>> crop = fastpipe.Grid(stride=12)

@@ -149,7 +149,7 @@ class Patches(BaseCrop):
         frames: how often each patch comes in a row of patches, of channels_first=True: (channels,
             frames, height, width). 2 for Qwen-VL, which reads an image as a film of two frames.
         interpolation: see fastpipe.Native.
-        antialias: see RandomResizedCrop.
+        antialias, mask_fill: see RandomResizedCrop.
 
     Example:
         >>> size = fastpipe.Patches(8, tokens=64, max_tokens=16)

@@ -66,6 +66,7 @@ OTHERS = [
     "how-to/unpacked",
     "how-to/webdataset",
     "index",
+    "reference/api/batch",
     "reference/loader",
 ]
 # These have tests of their own; a cluster is for the long tier.

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 from support.checkout import ROOT
 
 DOCS = ROOT / "docs"
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    build = [sys.executable, DOCS / "site" / "build.py", folder]
-    done = subprocess.run(build, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 def test_every_page_is_in_it(site: Path) -> None:
