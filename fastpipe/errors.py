@@ -101,6 +101,16 @@ class SampleError(DatasetError):
         sample: the sample's number in the dataset (row of the index) [-1].
         offset: byte offset of the image in the shard [-1].
         reason: the cause, as text [""].
+
+    Example:
+        >>> with open("data/train/shard-000000.tar", "r+b") as shard:  # as a failing disk leaves it
+        ...     num_written = shard.write(bytes(5_000))
+        >>> data = fastpipe.open("data/train")
+        >>> try:
+        ...     image, label = data[0]
+        ... except fastpipe.SampleError as error:
+        ...     print(error.sample, error.shard)
+        0 data/train/shard-000000.tar
     """
 
     def __init__(
@@ -141,7 +151,19 @@ class SampleError(DatasetError):
 
 
 class ImageError(FastpipeError, ValueError):
-    """One source image cannot be packed; the message is the reason, without the path."""
+    """One source image cannot be packed; the message is the reason, without the path.
+
+    `fastpipe.pack` does not raise it: it writes the reason to rejected.jsonl, or raises a PackError
+    with it if on_error="fail".
+
+    Example:
+        >>> with open("photos/cat/broken.jpg", "wb") as file:
+        ...     num_written = file.write(b"no image")
+        >>> summary = fastpipe.pack("photos", "data/new")
+        >>> with open("data/new/rejected.jsonl") as lines:
+        ...     print(lines.readline().strip())
+        {"path": "cat/broken.jpg", "reason": "not an image of a known format: ..."}
+    """
 
 
 class PackError(FastpipeError):
@@ -156,13 +178,28 @@ class PackError(FastpipeError):
 
 
 class ClusterError(FastpipeError):
-    """A Ray cluster cannot be reached, or a task has failed on its machines again and again."""
+    """A Ray cluster cannot be reached, or a task has failed on its machines again and again.
+
+    Example:
+        >>> fastpipe.pack("photos", "data/new", executor="ray", address="127.0.0.1:1")
+        Traceback (most recent call last):
+            ...
+        fastpipe.errors.ClusterError: ...
+    """
 
 
 class EngineError(FastpipeError, RuntimeError):
     """The native engine cannot start or continue, or was misused.
 
     It has too little memory, gets no answer, or was used after close or in a forked child.
+
+    Example:
+        >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+        >>> loader.close()
+        >>> next(iter(loader))
+        Traceback (most recent call last):
+            ...
+        fastpipe.errors.EngineError: ...
     """
 
 

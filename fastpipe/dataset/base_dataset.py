@@ -60,7 +60,12 @@ class BaseDataset:
 
     @property
     def path(self) -> Place:
-        """The folder or URL; of several datasets, all of them."""
+        """The folder or URL; of several datasets, all of them.
+
+        Example:
+            >>> str(fastpipe.open("data/train").path)
+            'data/train'
+        """
         return self.index.path
 
     @property
@@ -68,22 +73,41 @@ class BaseDataset:
         """The version of a packed dataset, as `fastpipe log` counts them.
 
         0 if it is not packed, or consists of several datasets.
+
+        Example:
+            >>> fastpipe.open("data/train").version
+            1
         """
         return int(self.index.version)
 
     @property
     def classes(self) -> list[str]:
-        """Class names; a label is a position in it."""
+        """Class names; a label is a position in it.
+
+        Example:
+            >>> fastpipe.open("data/train").classes
+            ['cat', 'dog']
+        """
         return list(self.index.classes)
 
     @property
     def class_to_idx(self) -> dict[str, int]:
-        """Label by class name."""
+        """Label by class name.
+
+        Example:
+            >>> fastpipe.open("data/train").class_to_idx
+            {'cat': 0, 'dog': 1}
+        """
         return self.index.class_to_idx
 
     @cached_property
     def class_counts(self) -> list[int]:
-        """Samples of each class."""
+        """Samples of each class.
+
+        Example:
+            >>> fastpipe.open("data/train").class_counts
+            [12, 12]
+        """
         selection = self._selection
         if selection.samples is None and selection.labels is None:
             return list(self.index.class_counts)
@@ -103,6 +127,11 @@ class BaseDataset:
 
         It takes 8 bytes a sample of this process's memory. `torch.tensor(data.targets)` is a tensor
         that may be changed.
+
+        Example:
+            >>> data = fastpipe.open("data/train")
+            >>> data.targets.dtype, data.targets.shape
+            (dtype('int64'), (24,))
         """
         note_column_read(self.index.fingerprint)
         selection = self._selection
@@ -123,7 +152,13 @@ class BaseDataset:
 
     @property
     def fields(self) -> dict[str, Field]:
-        """The values that samples have besides image and label, by name."""
+        """The values that samples have besides image and label, by name.
+
+        Example:
+            >>> data = fastpipe.open("data/objects")
+            >>> {name: field.kind for name, field in data.fields.items()}
+            {'boxes': 'boxes', 'joints': 'keypoints', 'caption': 'text'}
+        """
         fields = dict(self.index.fields)
         for name in self._selection.added:  # by with_column
             fields[name] = Field(name, "column")
@@ -131,7 +166,12 @@ class BaseDataset:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """The names of the columns.
+
+        Example:
+            >>> "caption" in fastpipe.open("data/objects").columns
+            True
+        """
         names = list(_OWN_COLUMNS)
         for name, field in self.fields.items():
             # Masks, second images and arrays lie in the shards: they come with samples, and not as

@@ -534,7 +534,12 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
 
     @property
     def transform(self) -> Any:
-        """The transform, as it was passed."""
+        """The transform, as it was passed.
+
+        Example:
+            >>> fastpipe.open("data/train").transform is None
+            True
+        """
         return self._sample_format.transform
 
     @transform.setter

@@ -76,6 +76,17 @@ class GridAggregator:
         Raises:
             ConfigError: a field is missing, the shapes do not fit each other, or a patch begins
                 between two outputs.
+
+        Example:
+            >>> fields = ("image", *fastpipe.GridAggregator.FIELDS)
+            >>> crop = fastpipe.Grid(stride=12)
+            >>> loader = fastpipe.loader("data/val", 8, size=16, crop=crop, fields=fields, train=False)
+            >>> aggregator = fastpipe.GridAggregator()
+            >>> model = torch.nn.Conv2d(3, 2, 3, padding="same")
+            >>> for batch in loader:
+            ...     outputs = model(batch["image"].float() / 255)
+            ...     for number, output in aggregator.add(outputs, batch):
+            ...         key = loader.dataset["key"][number]  # output: (2, height, width) of it
         """
         _check(outputs, batch)
         weights = _make_window(self._window, outputs)

@@ -155,6 +155,10 @@ class Stats:
         """load_s divided by step_s: how much longer training takes because of its input.
 
         0 before the second batch.
+
+        Example:
+            >>> fastpipe.Stats(load_s=1.0, step_s=4.0).load_ratio
+            0.25
         """
         if not self.step_s:
             return 0.0
@@ -165,6 +169,10 @@ class Stats:
         """The name of the largest of plan_s, wait_s, transfer_s and augment_s.
 
         If it is wait_s, and fetch_wait_s or prepare_wait_s is over half of it, the name of that.
+
+        Example:
+            >>> fastpipe.Stats(plan_s=0.1, wait_s=2.0, augment_s=0.5).slowest
+            'wait_s'
         """
         stages = ("plan_s", "wait_s", "transfer_s", "augment_s")
         stage = max(stages, key=self.__getattribute__)
@@ -175,7 +183,15 @@ class Stats:
         return stage
 
     def since(self, before: Stats) -> Stats:
-        """The increase of counts and times since `before`; levels have their present values."""
+        """The increase of counts and times since `before`; levels have their present values.
+
+        Example:
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+            >>> before = loader.stats()
+            >>> batch = next(iter(loader))
+            >>> loader.stats().since(before).samples
+            8
+        """
         increase = asdict(self)
         for name, value in asdict(before).items():
             if name not in LEVELS:
@@ -183,5 +199,11 @@ class Stats:
         return Stats(**increase)
 
     def as_dict(self) -> dict[str, float]:
-        """For JSON and logging."""
+        """For JSON and logging.
+
+        Example:
+            >>> import json
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32)
+            >>> line = json.dumps(loader.stats().as_dict())
+        """
         return {**asdict(self), "load_ratio": self.load_ratio}

@@ -151,7 +151,12 @@ class Loader(DataLoaderAttributes):
 
     @property
     def batch_size(self) -> int:
-        """Samples a batch, of each rank. With a budget, the most that batches may have."""
+        """Samples a batch, of each rank. With a budget, the most that batches may have.
+
+        Example:
+            >>> fastpipe.loader("data/train", batch_size=8).batch_size
+            8
+        """
         return self.recipe.batch_size
 
     @property
@@ -160,6 +165,14 @@ class Loader(DataLoaderAttributes):
 
         View k has the rows that a loader without views=, with the size, crop, hflip and augment of
         view k and with seed=view_seeds[k], has of the same samples.
+
+        Example:
+            >>> options = {"batch_size": 8, "size": 32, "shuffle": False}
+            >>> loader = fastpipe.loader("data/train", views=2, seed=5, **options)
+            >>> (first, second), labels = next(iter(loader))
+            >>> alone = fastpipe.loader("data/train", seed=loader.view_seeds[1], **options)
+            >>> torch.equal(second, next(iter(alone)).images)
+            True
         """
         return [view.seed for view in self.recipe.views]
 
@@ -297,6 +310,17 @@ class Loader(DataLoaderAttributes):
 
         Call it after you have changed something that makes them, such as the parameters of an
         augmentation.
+
+        Example:
+            >>> import kornia.augmentation as K
+            >>> jitter = K.ColorJitter(0.1, 0.1, 0.1, 0.1, p=0.0)
+            >>> augment = fastpipe.Augment([jitter])
+            >>> loader = fastpipe.loader("data/train", batch_size=8, size=32, augment=augment)
+            >>> for epoch in range(2):
+            ...     for images, labels in loader:
+            ...         pass
+            ...     jitter.p = 0.8  # from the next epoch on
+            ...     loader.discard_prefetched()
         """
         with self._epochs.lock:
             self._epochs.discard_prefetched()

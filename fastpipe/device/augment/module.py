@@ -275,6 +275,14 @@ class Augment(Chain):
 
         Raises:
             ConfigError: an argument is wrong.
+
+        Example:
+            >>> images = torch.randint(0, 256, (8, 3, 32, 32), dtype=torch.uint8)
+            >>> labels = torch.tensor([0, 1] * 4)
+            >>> augment = fastpipe.Augment(mixup=0.2, num_classes=2)
+            >>> mixed, soft_labels = augment(images, labels)
+            >>> mixed.dtype, soft_labels.shape
+            (torch.float32, torch.Size([8, 2]))
         """
         check_images(images)
         if labels is None and self.soft:
