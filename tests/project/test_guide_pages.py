@@ -58,6 +58,7 @@ GUIDES = [
 # Their programs begin in the middle: with a loader, a network, a batch.
 OTHERS = [
     "explanation/augmentation",
+    "explanation/how-it-works",
     "explanation/order",
     "how-to/diagnose",
     "how-to/growing",
