@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import html
 import os
 import re
 import shutil
@@ -19,6 +20,8 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from api_text import with_docstrings  # noqa: E402
 from command_line import COMMANDS_HERE, describe_commands  # noqa: E402
+from llms import DESCRIPTIONS, find_sections, list_pages  # noqa: E402
+from plain_markdown import without_directives  # noqa: E402
 
 import fastpipe  # noqa: E402
 
@@ -141,23 +144,25 @@ def write_markdown(app: Sphinx, error: Exception | None) -> None:
     if error is not None or app.builder.name != "html":
         return
     out = Path(app.outdir)
-    lines = [
-        "# fastpipe",
-        "",
-        "> An input pipeline for training image models with PyTorch: pack photos once, then C++ threads",
-        "> load batches of random crops. `import fastpipe`; installing: install.md.",
-        "",
-        "## Pages",
-        "",
-    ]
-    for docname, text in sorted(_markdown.items()):
-        copy = out / f"{docname}.md"
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(text, encoding="utf-8")
-        lines.append(f"- [{app.env.titles[docname].astext()}]({docname}.md)")
-    (out / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    pages = "\n\n".join(text for _, text in sorted(_markdown.items()))
-    (out / "llms-full.txt").write_text(pages, encoding="utf-8")
+    titles = {name: title.astext() for name, title in app.env.titles.items()}
+    sections = find_sections(app.env.toctree_includes, titles)
+    texts = []
+    for section in sections:
+        for name in section.pages:
+            text = without_directives(_markdown[name], name, titles)
+            copy = out / f"{name}.md"
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(text, encoding="utf-8")
+            texts.append(text)
+    (out / "llms.txt").write_text(list_pages(sections, titles), encoding="utf-8")
+    (out / "llms-full.txt").write_text("\n\n".join(texts), encoding="utf-8")
+
+
+def describe_page(app: Sphinx, name: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """Puts the page's sentence into its HTML, where search engines look for it."""
+    if name in DESCRIPTIONS:
+        sentence = html.escape(DESCRIPTIONS[name].replace("`", ""))
+        context["metatags"] += f'<meta name="description" content="{sentence}" />'
 
 
 def escape_stars(app: Sphinx, kind: str, name: str, value: object, options: object, lines: list[str]) -> None:
@@ -191,6 +196,7 @@ def _copy_file(path: Path, copy: Path) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", prepare_page)
     app.connect("autodoc-process-docstring", escape_stars, priority=400)  # before napoleon
+    app.connect("html-page-context", describe_page)
     app.connect("build-finished", write_markdown)
     app.connect("build-finished", copy_linked_files)
     return {"parallel_read_safe": False}

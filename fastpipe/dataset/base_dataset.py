@@ -123,7 +123,7 @@ class BaseDataset:
 
     @cached_property
     def targets(self) -> NDArray[np.int64]:
-        """(samples,) int64: the label of each sample, read-only.
+        """The label of each sample, (samples,) int64, read-only.
 
         It takes 8 bytes a sample of this process's memory. `torch.tensor(data.targets)` is a tensor
         that may be changed.

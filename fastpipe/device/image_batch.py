@@ -22,6 +22,9 @@ class ImageBatch(tuple[Any, torch.Tensor]):
     `ids`, `valid` and `epoch`.
 
     Attributes:
+        images: as the loader's `augment` leaves them; without it (N, channels, height, width). With
+            several views, a list of these.
+        labels: (N,) int64, or soft ones (N, classes).
         ids: (N,) int64, the samples' numbers in `loader.dataset`. If it is packed again, they mean
             others: keys do not.
         valid: (N,) bool, rows that count. A row with False repeats a sample that counts on another
@@ -34,10 +37,12 @@ class ImageBatch(tuple[Any, torch.Tensor]):
             False for padding. It moves with the image; of mixed images it shows where either is.
             With several views, a list.
         patches: with size=fastpipe.Patches(...), the pixels patch by patch; see there.
-        coords: with it, the row and column of each patch in its image.
-        cu_seqlens: with it and form="packed", where the patches of each image begin and end.
-        patch_valid: with it, bool: False for patches that only fill the batch up.
-        grids: with it, the rows and columns of patches of each image.
+        coords: with size=fastpipe.Patches(...), the row and column of each patch in its image.
+        cu_seqlens: with fastpipe.Patches(form="packed"), where the patches of each image begin and
+            end.
+        patch_valid: with size=fastpipe.Patches(...), bool, False for patches that only fill the
+            batch up.
+        grids: with size=fastpipe.Patches(...), the rows and columns of patches of each image.
     """
 
     _fields = ("images", "labels")
