@@ -84,7 +84,7 @@ ELSEWHERE = {
 # What stands in the pages -> what the tests run instead.
 SMALLER = {
     r'"cuda"': '"cpu"',
-    r"batch_size=(256|32)\b": "batch_size=4",
+    r"batch_size=(256|64|32)\b": "batch_size=4",
     r"num_workers=8": "num_workers=0",
     r"(pin_memory|persistent_workers)=True": r"\1=False",
     r"\b224\b": "32",
