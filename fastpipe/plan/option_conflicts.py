@@ -53,8 +53,8 @@ CONFLICTS = {
     ),
     "buckets + lists of pictures": Conflict(
         '`size="bucket"`',
-        "lists of pictures in `fields=`",
-        "the size of a batch is that of its images, and the pictures of a list have other shapes",
+        "lists of images in `fields=`",
+        "the size of a batch is that of its images, and the images of a list have other shapes",
         "pass a size and crop=fastpipe.Letterbox(), or size=fastpipe.Native()",
     ),
     "buckets + mosaic": Conflict(
@@ -85,7 +85,7 @@ CONFLICTS = {
     ),
     "parts + other crops": Conflict(
         "`crop=fastpipe.Grid()` or `CropAt()`",
-        "`views=`, `size_choices=`, `loader.set_size`, a function as `size=`, and lists of pictures in "
+        "`views=`, `size_choices=`, `loader.set_size`, a function as `size=`, and lists of images in "
         "`fields=`",
         "a row is one patch or object of the image of a sample, and how many patches an image has "
         "follows from one size",
@@ -138,7 +138,7 @@ CONFLICTS = {
     "patches + pictures": Conflict(
         "`size=fastpipe.Patches()`",
         "`views=`, and masks, maps and second images in `fields=`",
-        "only the image of a sample and lists of pictures are cut into patches",
+        "only the image of a sample and lists of images are cut into patches",
         "leave them out, or pass size=fastpipe.Native() and cut the images in the training loop",
     ),
     "budget + partition": Conflict(
