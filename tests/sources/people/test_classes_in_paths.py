@@ -289,7 +289,7 @@ def test_a_split_that_a_pattern_makes_a_class(tmp_path: Path) -> None:
 
 @becomes(
     "LOL: `our485/high/2.png` beside `our485/low/2.png`, and `eval15/`, with a pattern",
-    "the last folders as classes; that the split is packed, too, and that their pictures have the "
+    "the last folders as classes; that the split is packed, too, and that their images have the "
     "same names, is said",
     "--split eval15",
 )

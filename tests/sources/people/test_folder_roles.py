@@ -111,7 +111,7 @@ def test_a_folder_for_each_sample(tmp_path: Path) -> None:
 
 
 @becomes(
-    "`images/` beside `annotations/trimaps/` with pictures of colours", "refused, with what to do"
+    "`images/` beside `annotations/trimaps/` with images of colours", "refused, with what to do"
 )
 def test_masks_in_another_folder(tmp_path: Path) -> None:
     photos(tmp_path / "src" / "images", "a.jpg", "b.jpg")
@@ -134,7 +134,7 @@ def test_json_in_the_folder_of_labels(tmp_path: Path) -> None:
 
 @becomes(
     "pairs: `high/1.png` beside `low/1.png`; `A/`, `B/`, `label/`; `rgb/`, `depth/`",
-    "classes; that their pictures have the same names, and what to do with pairs, is said",
+    "classes; that their images have the same names, and what to do with pairs, is said",
     "a CSV file with --field target=COLUMN:image",
 )
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_other_names_that_are_the_same_may_be_pairs(tmp_path: Path, names: list[
 
 
 @becomes(
-    "classes that each number their pictures from 0: `cat/0.png`, `dog/0.png`",
+    "classes that each number their images from 0: `cat/0.png`, `dog/0.png`",
     "classes; nothing is said, for such names only count",
 )
 def test_classes_with_numbered_pictures(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_classes_with_numbered_pictures(tmp_path: Path) -> None:
 
 @becomes(
     "MVTec's root: `bottle/train/good/`, `bottle/test/broken/`, `bottle/ground_truth/broken/0_mask.png`",
-    "the objects as classes; that the masks are packed as pictures is said, with a command without them",
+    "the objects as classes; that the masks are packed as images is said, with a command without them",
     "bottle --split train",
 )
 def test_masks_in_class_folders(tmp_path: Path) -> None:

@@ -306,7 +306,7 @@ def test_several_classes_in_a_column_of_parquet(tmp_path: Path) -> None:
 
 @becomes(
     "Open Images' labels of images: a row a class, with a Confidence of 1 or 0",
-    "a sample a row; that rows with 0 name classes that are not in the picture is said",
+    "a sample a row; that rows with 0 name classes that are not in the image is said",
     "--label-column LabelName",
 )
 @pytest.mark.parametrize("numbers", [("1", "0"), ("1.0", "0.0")])

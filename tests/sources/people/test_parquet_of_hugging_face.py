@@ -31,7 +31,7 @@ def write_scenes(file: Path, *, class_column: str) -> Path:
 
 @becomes(
     "Parquet with a second column of images (scene_parse_150)",
-    "pictures; that they are not stored as masks is said",
+    "images; that they are not stored as masks is said",
     "--field mask=annotation:mask",
 )
 @becomes(
@@ -110,7 +110,7 @@ def write_masks(file: Path, *, palette: bool) -> Path:
 
 @becomes(
     "Parquet of masks in a column `label` beside `pixel_values` (sidewalk-semantic)",
-    "refused: by their pictures the columns of images and of masks are told",
+    "refused; the message tells which column has images and which has masks, by their pixels",
     "--image-column pixel_values --field labels=label:mask",
 )
 @pytest.mark.parametrize("palette", [False, True])

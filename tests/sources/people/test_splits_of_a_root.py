@@ -355,7 +355,7 @@ def coco(folder: Path, name: str, category: int) -> None:
 
 
 @becomes(
-    "COCO of Roboflow: `train/_annotations.coco.json` among the pictures",
+    "COCO of Roboflow: `train/_annotations.coco.json` among the images",
     "boxes with the names",
     "--split",
 )
@@ -381,7 +381,7 @@ def voc(folder: Path, name: str, label: str) -> None:
 
 
 @becomes(
-    "VOC of Roboflow: a `.xml` beside each picture, in `train/` and `valid/`",
+    "VOC of Roboflow: a `.xml` beside each image, in `train/` and `valid/`",
     "boxes; one list of names",
     "--split",
 )

@@ -194,7 +194,7 @@ def check_coco(packed: Path, *, exif: str, stored: bool, size: tuple[int, int] =
 @IN_BOTH
 @becomes(
     "COCO, photos with an EXIF orientation; width and height as shown, or as stored",
-    "boxes, points, polygons and runs of the picture that has this size; orientations 2 to 4: as shown",
+    "boxes, points, polygons and runs of the image that has this size; orientations 2 to 4: as shown",
     "--coordinates stored",
 )
 def test_coco(tmp_path: Path, exif: str) -> None:

@@ -24,7 +24,7 @@ def plants(folder: Path) -> Path:
 
 
 @becomes(
-    "PlantVillage: `color/apple/`, `grayscale/apple/`, `segmented/apple/` with the same pictures",
+    "PlantVillage: `color/apple/`, `grayscale/apple/`, `segmented/apple/` with the same images",
     "refused, with the folder to pass; also from the folder around them",
     "SRC/color",
 )
