@@ -132,6 +132,8 @@ class BuildPy(build_py):
         super().run()
         if not self.editable_mode:
             for page in Path("docs").rglob("*.md"):
+                if "development" in page.parts:
+                    continue
                 made = Path(self.build_lib, "fastpipe", page)
                 made.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(page, made)

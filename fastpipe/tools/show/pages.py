@@ -9,8 +9,9 @@ from typing import NamedTuple
 from fastpipe.errors import ConfigError, did_you_mean
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-# Pages that only the site has as text: they are made of docstrings and commands.
-_MADE_BY_SITE = ("index", "command-line")
+# Pages that only the site has as text, because it makes them of docstrings and commands; and the
+# one for contributors.
+_LEFT_OUT = ("index", "command-line", "architecture")
 # In the order of the site; "" has the main pages.
 _PARTS = ("", "how-to", "reference", "explanation")
 # Lines that arrange blocks of a page side by side on the site.
@@ -40,7 +41,7 @@ def list_pages() -> list[Page]:
     pages: list[Page] = []
     for file in sorted(folder.rglob("*.md")):
         part = "/".join(file.relative_to(folder).parts[:-1])
-        if file.stem in _MADE_BY_SITE or part not in _PARTS:
+        if file.stem in _LEFT_OUT or part not in _PARTS:
             continue
         with open(file, encoding="utf-8") as lines:
             title = lines.readline().removeprefix("# ").strip()

@@ -149,6 +149,7 @@ def test_it_holds_the_package_its_libraries_and_licences_and_nothing_else(
         *map(re.escape, modules),
         r"fastpipe/py\.typed",
         r"fastpipe/_engine\.pyi",
+        r"fastpipe/docs/[\w/-]+\.md",
         ENGINE,
         re.escape(TURBOJPEG),
         *(
