@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from fastpipe.dataset.format.description import (
+    NewerFormatError,
+    parse_info,
+    read_self_checksum,
+)
 from fastpipe.dataset.format.folder import Place, Url, is_damaged_url, scheme_of
 from fastpipe.dataset.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
 from fastpipe.dataset.format.packed_index import PackedIndex
@@ -148,6 +153,8 @@ def begin_pack(
 
     info = journal.description()
     if info is not None:
+        if not options.overwrite:
+            _refuse_newer_format(journal)
         damage = _damage(journal, info)
         difference = None
         if damage is None:
@@ -181,6 +188,23 @@ def begin_pack(
     else:
         journal.begin(plan)
     return None
+
+
+def _refuse_newer_format(journal: Journal) -> None:
+    """Refuses a dataset that a newer fastpipe has packed: it is not damaged.
+
+    A dataset.json that its own hash does not fit is damaged, whatever format version it has.
+    """
+    data = journal.store.read(DATASET_FILE)
+    hashes = read_self_checksum(data)
+    if hashes is None or hashes[0] != hashes[1]:
+        return
+    try:
+        parse_info(data, f"{journal.store.place}/{DATASET_FILE}")
+    except NewerFormatError as problem:
+        raise PackError(f"{problem}, or choose another folder as DST") from problem
+    except DatasetError:
+        return  # damaged, and reported as such
 
 
 def _changed_sources_error(place: Place, listing: Listing | None) -> PackError:

@@ -79,11 +79,13 @@ def test_a_newer_version_is_not_damaged(tmp_path: Path) -> None:
         ("verify", data),
         ("log", data),
         ("add", photos, data),
+        ("pack", photos, data),
         ("unpack", data, tmp_path / "photos"),
     ):
         words = failed(1, *command)
         assert "Upgrade: pip install --upgrade fastpipe-loader" in words, command
         assert "again" not in words, command
+        assert "--overwrite" not in words, command
         assert "damaged" not in words, command
 
 
