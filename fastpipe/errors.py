@@ -96,8 +96,9 @@ class SampleError(DatasetError):
 
     Attributes:
         shard: path of the shard file [""].
-        key: the sample's WebDataset key in that shard [""].
-        source: the source path of the sample, such as "cat/10.jpg", if it can be read [""].
+        key: the sample's source path, such as "cat/10.jpg", as `data["key"]` has it, if it can be
+            read; of a WebDataset sample its `__key__` [""].
+        member: the sample's name in that shard of a packed dataset, such as "000000-00000297" [""].
         sample: the sample's number in the dataset (row of the index) [-1].
         offset: byte offset of the image in the shard [-1].
         reason: the cause, as text [""].
@@ -119,7 +120,7 @@ class SampleError(DatasetError):
         *,
         shard: str = "",
         key: str = "",
-        source: str = "",
+        member: str = "",
         sample: int = -1,
         offset: int = -1,
         reason: str = "",
@@ -127,7 +128,7 @@ class SampleError(DatasetError):
     ) -> None:
         self.shard = shard
         self.key = key
-        self.source = source
+        self.member = member
         self.sample = sample
         self.offset = offset
         self.reason = reason
@@ -138,12 +139,12 @@ class SampleError(DatasetError):
                     "on_error='replace' found no other sample for its place; to list the damage: "
                     "fastpipe verify DATA"
                 )
-            source_line = ""
-            if source:
-                source_line = f"  packed from {readable(source)}\n"
+            name = f"sample {sample}"
+            if key:
+                name += f" ({readable(key)})"
             message = (
-                f"sample {sample} (key {key}) cannot be decoded: {reason}\n"
-                f"{source_line}  at byte {offset} of {shard}\n"
+                f"{name} cannot be decoded: {reason}\n"
+                f"  shard {shard}, member {member}, byte {offset}\n"
                 f"  {advice}; to repair the dataset: fastpipe verify DATA --repair SRC, or pack it "
                 "again with --overwrite"
             )

@@ -1,10 +1,10 @@
-"""Tests of fastpipe.errors: how texts of messages are shortened."""
+"""Tests of fastpipe.errors: the texts of messages."""
 
 from __future__ import annotations
 
 import pytest
 
-from fastpipe.errors import first_names, format_count, in_one_line
+from fastpipe.errors import SampleError, first_names, format_count, in_one_line
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,13 @@ def test_the_text_of_an_error_has_no_line_breaks_and_a_length() -> None:
 )
 def test_a_number_comes_with_the_plural_of_its_noun(count: int, noun: str, text: str) -> None:
     assert format_count(count, noun) == text
+
+
+def test_a_sample_error_names_the_source_path_and_the_place() -> None:
+    place = {"shard": "data/shard-000000.tar", "member": "000000-00000297", "offset": 153600}
+    error = SampleError(key="cross/00023.jpg", sample=5, reason="it is no JPEG", **place)  # type: ignore[arg-type]
+    lines = str(error).splitlines()
+    assert lines[0] == "sample 5 (cross/00023.jpg) cannot be decoded: it is no JPEG"
+    assert lines[1] == "  shard data/shard-000000.tar, member 000000-00000297, byte 153600"
+    unknown = SampleError(sample=5, reason="it is no JPEG", **place)  # type: ignore[arg-type]
+    assert str(unknown).splitlines() == ["sample 5 cannot be decoded: it is no JPEG", *lines[1:]]

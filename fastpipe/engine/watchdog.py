@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from fastpipe.dataset.format.index import Index
-from fastpipe.errors import DatasetError, EngineError
+from fastpipe.errors import DatasetError, EngineError, readable
 from fastpipe.machine.state import describe_machine_state
 
 _LOG = logging.getLogger("fastpipe")
@@ -143,7 +145,10 @@ class Watchdog:
             sample = self._index.sample_at(activity.shard, activity.offset)
             if sample is None:
                 return place
-            path, key, offset = self._index.where(sample)
+            path, member, offset = self._index.where(sample)
+            # The path of a packed sample is in its shard. Reading it could wait for ever, too.
+            (key,) = self._index.paths_of(np.array([sample]))
         except DatasetError:  # the index is gone, too; the thread is what matters here
             return place
-        return f"sample {sample} (key {key}) at byte {offset} of {path}"
+        name = readable(key or f"member {member}")
+        return f"sample {sample} ({name}) at byte {offset} of {path}"

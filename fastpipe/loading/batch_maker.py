@@ -300,11 +300,10 @@ class BatchMaker:
             # Replacing the sample would make batches depend on the memory of the moment.
             if lacks_memory(reason):
                 sample = int(pending.plan.samples[place])
-                shard, key, offset = self.index.where(sample)
+                shard, _, offset = self.index.where(sample)
                 raise EngineError(
-                    f"{reason} (sample {sample}, key {key}, at byte {offset} of {shard}). Pass a "
-                    "smaller num_workers, or raise the memory limit (ulimit -v, or the container's "
-                    "limit)"
+                    f"{reason} (sample {sample}, at byte {offset} of {shard}). Pass a smaller "
+                    "num_workers, or raise the memory limit (ulimit -v, or the container's limit)"
                 )
         return errors
 

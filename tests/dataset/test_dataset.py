@@ -16,7 +16,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from support.datasets.field_columns import hash_index
-from support.datasets.keys import key_of
+from support.datasets.members import member_of
 from support.datasets.packed import damage, packed_jpeg
 from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES
 from support.pictures.jpegs import full_decode
@@ -165,13 +165,14 @@ def test_a_dataset_without_samples(flat: Path, copied: Copy) -> None:
 def test_a_bad_sample_is_named(flat: Path, copied: Copy) -> None:
     path = copied(flat)
     damage(path, 20)
-    shard, key, offset = PackedIndex(path).where(20)
+    shard, member, offset = PackedIndex(path).where(20)
     dataset = fastpipe.open(path)
     for read in (lambda: dataset[20], lambda: dataset.__getitems__([19, 20, 21])):
         with pytest.raises(SampleError) as caught:
             read()
         error = caught.value
-        assert (error.shard, error.key, error.sample, error.offset) == (shard, key, 20, offset)
+        assert (error.key, error.sample) == (dataset["key"][20], 20)
+        assert (error.shard, error.member, error.offset) == (shard, member, offset)
         assert error.reason.startswith("the bytes are not a JPEG")
     assert np.array_equal(as_array(dataset[21][0]), expected(flat, 21))
 
@@ -187,11 +188,10 @@ def test_a_sample_error_survives_other_processes(flat: Path, copied: Copy) -> No
         fastpipe.open(path)[2]
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert (str(again), again.sample, again.reason) == (str(caught.value), 2, caught.value.reason)
-    source = fastpipe.open(path)["key"][2]
-    assert again.source == source
-    assert f"packed from {source}\n" in str(again)
+    key = fastpipe.open(path)["key"][2]
+    assert (again.key, again.member) == (key, member_of(path, 2))
     loader = DataLoader(fastpipe.open(path), batch_size=None, num_workers=1, timeout=300)
-    with pytest.raises(SampleError, match=rf"sample 2 \(key {key_of(path, 2)}\) cannot be decoded"):
+    with pytest.raises(SampleError, match=rf"sample 2 \({key}\) cannot be decoded"):
         list(loader)
 
 

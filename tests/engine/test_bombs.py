@@ -150,7 +150,7 @@ def test_the_limit_of_pixels_is_an_option(flat: Path) -> None:
     assert len(fastpipe.open(flat, max_pixels=most)[largest]) == 2
     limited = fastpipe.open(flat, max_pixels=most - 1)
     for samples in (limited, pickle.loads(pickle.dumps(limited))):  # noqa: S301 - as a DataLoader's worker does
-        with pytest.raises(DatasetError, match=rf"sample {largest} \(key \d+-\d+ of .*\) has"):
+        with pytest.raises(DatasetError, match=rf"sample {largest} \(.*, in .*\) has"):
             samples[largest]
     for value in (0, -1, 2.5, True, 2**60 + 1):
         with pytest.raises(ConfigError, match="max_pixels"):

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support.batches.engine_jobs import images_for, plan_all, wait_done
-from support.datasets.keys import key_of
+from support.datasets.members import member_of
 
 import fastpipe
 from fastpipe.dataset.format.packed_index import PackedIndex
@@ -37,7 +37,7 @@ def test_a_slow_batch_is_told_once_and_comes(
     assert re.match(r"no batch for \d+ s: stuck ", record.message)
     for words in (
         "sample ",
-        "key ",
+        "member ",
         "at byte ",
         str(large),
         "thread 0: ",
@@ -113,7 +113,7 @@ def test_every_stage_has_its_words(flat: Path) -> None:
             dog.look(600)
         lines = str(caught.value).splitlines()
         assert lines[0].startswith(
-            f"no batch for 600 s: stuck {stage} sample 3 (key {key_of(index, 3)}) at byte {offset} of "
+            f"no batch for 600 s: stuck {stage} sample 3 (member {member_of(index, 3)}) at byte {offset} of "
         )
         assert says in lines[0]
         assert [line.split(":")[0].strip() for line in lines[1:]] == [

@@ -234,7 +234,7 @@ def test_what_does_not_go_with_several_crops(textured: Path) -> None:
 
 SMALL = (
     r"crop: 2 of 37 pictures, resized and padded, are smaller than the output, 25 x 25\. "
-    r"The first is (?:ant|bee|cow)/\d+\.jpg, sample \d+ \(key \d+-\d+ of .*shard-000000\.tar\): "
+    r"The first is sample \d+ \((?:ant|bee|cow)/\d+\.jpg, in .*shard-000000\.tar\): "
     r"(24 x 60|60 x 24) pixels\. Pass RandomCrop\(pad_if_needed=True\), a smaller size="
 )
 
@@ -277,7 +277,7 @@ def test_where_not_all_samples_are_looked_at_the_batch_names_the_image(
     flat: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many millions, of those drawn by weights, and where a function gives the sizes."""
-    named = r"4 of 37 pictures.*26 x 26.*sample \d+ \(key \d+-\d+ of .*shard-000000\.tar\): \d+ x \d+ pixels\. Pass"
+    named = r"4 of 37 pictures.*26 x 26.*sample \d+ \(\w+/\d+\.jpg, in .*shard-000000\.tar\): \d+ x \d+ pixels\. Pass"
     given: dict[str, Any] = {
         "crop": fastpipe.RandomCrop(),
         "num_workers": 1,

@@ -88,7 +88,8 @@ def test_a_batch_larger_than_the_dataset(flat: Path) -> None:
 def test_a_bad_sample_raises_with_its_place_and_ends_the_epoch(flat: Path, copied: Copy) -> None:
     dataset = copied(flat)
     damage(dataset, 20)
-    shard, key, offset = PackedIndex(dataset).where(20)
+    shard, member, offset = PackedIndex(dataset).where(20)
+    key = fastpipe.open(flat)["key"][20]
     with fastpipe.loader(dataset, 8, size=16, train=False, num_workers=2) as loader:
         batches = iter(loader)
         next(batches)
@@ -96,12 +97,12 @@ def test_a_bad_sample_raises_with_its_place_and_ends_the_epoch(flat: Path, copie
         with pytest.raises(SampleError) as caught:
             next(batches)
         error = caught.value
-        assert (error.shard, error.key, error.sample, error.offset) == (shard, key, 20, offset)
+        assert (error.key, error.sample) == (key, 20)
+        assert (error.shard, error.member, error.offset) == (shard, member, offset)
         assert error.reason.startswith("the bytes are not a JPEG")
         for part in (
-            shard,
-            f"key {key}",
-            f"byte {offset} of",
+            f"sample 20 ({key}) cannot be decoded",
+            f"shard {shard}, member {member}, byte {offset}",
             error.reason,
             "on_error='replace'",
             "pack",
@@ -221,10 +222,8 @@ def test_a_sample_that_memory_does_not_suffice_for_is_not_replaced(
     dataset = copied(flat)
     damage(dataset, 2)
     monkeypatch.setattr("fastpipe.loading.batch_maker.lacks_memory", lambda reason: True)
-    shard, key, offset = PackedIndex(dataset).where(2)
-    place = re.escape(
-        f"(sample 2, key {key}, at byte {offset} of {shard}). Pass a smaller num_workers"
-    )
+    shard, _, offset = PackedIndex(dataset).where(2)
+    place = re.escape(f"(sample 2, at byte {offset} of {shard}). Pass a smaller num_workers")
     with (
         fastpipe.loader(
             dataset, 8, size=16, train=False, on_error="replace", num_workers=1

@@ -16,7 +16,7 @@ import webdataset
 import xxhash
 from PIL import Image
 from support.checkout import PHOTOS
-from support.datasets.keys import key_of
+from support.datasets.members import member_of
 from support.sources.pack_sources import (
     assert_same_pixels,
     digests,
@@ -57,7 +57,7 @@ def test_shards_open_with_webdataset(source: Path, tmp_path: Path) -> None:
     urls = [str(shard.path) for shard in index.shards]
     samples = list(webdataset.WebDataset(urls, shardshuffle=False, empty_check=False))
     assert [sample["__key__"] for sample in samples] == [
-        key_of(index, number) for number in range(24)
+        member_of(index, number) for number in range(24)
     ]
     for sample in samples:
         note = json.loads(sample["json"])
@@ -86,7 +86,7 @@ def test_shards_are_plain_tar_files_and_the_index_is_exact(
             ] * shard.samples
             for cls, jpg in zip(members[::3], members[1::3], strict=True):
                 record = index.records[sample]
-                assert jpg.name == f"{key_of(index, sample)}.jpg"
+                assert jpg.name == f"{member_of(index, sample)}.jpg"
                 assert (record["shard"], record["offset"], record["size"]) == (
                     number,
                     jpg.offset_data,

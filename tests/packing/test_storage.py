@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from support.datasets.keys import key_of
+from support.datasets.members import member_of
 from support.datasets.packed import damage, packed_jpeg
 from support.pictures import fpc
 from support.programs.cli_run import failed, succeeded
@@ -116,7 +116,7 @@ def test_shards_are_webdatasets_of_fpc_members(packs: dict[str, Path]) -> None:
     index = PackedIndex(packs["coefficients"])
     with tarfile.open(index.shards[0].path) as tar:
         names = tar.getnames()
-        assert names[:3] == [f"{key_of(index, 0)}.{ending}" for ending in ("cls", "fpc", "json")]
+        assert names[:3] == [f"{member_of(index, 0)}.{ending}" for ending in ("cls", "fpc", "json")]
         data = tar.extractfile(names[1])
         assert data is not None
         assert fpc.read(data.read()).width == index.records[0]["width"]
@@ -193,7 +193,7 @@ def test_verify_names_the_damage(stored: Path) -> None:
 def test_a_damaged_sample_is_an_error_that_names_it(stored: Path) -> None:
     damage(stored, 0)
     with pytest.raises(
-        SampleError, match=rf"sample 0 \(key {key_of(stored, 0)}\) cannot be decoded"
+        SampleError, match=rf"sample 0 .*cannot be decoded(.|\n)*member {member_of(stored, 0)}"
     ):
         fastpipe.open(stored)[0]
 
@@ -233,7 +233,7 @@ def test_unpacking_into_folders(packs: dict[str, Path], tmp_path: Path) -> None:
             folder = tmp_path / name / index.class_name(int(index.records[sample]["label"]))
             expected = packed_jpeg(jpegs, sample)
             ending = "png" if expected.startswith(b"\x89PNG") else "jpg"
-            assert (folder / f"{key_of(index, sample)}.{ending}").read_bytes() == expected
+            assert (folder / f"{member_of(index, sample)}.{ending}").read_bytes() == expected
         assert sum(len(files) for _, _, files in os.walk(tmp_path / name)) == len(index)
         assert len(list((tmp_path / name).rglob("*.png"))) == 2
 
@@ -297,7 +297,7 @@ def test_fields_and_second_pictures(tmp_path: Path) -> None:
         tmp_path / "unpacked" / "shard-000000.tar"
     )
     assert unpack(tmp_path / "coefficients", tmp_path / "folder").left_out == list(fields)
-    assert (tmp_path / "folder" / f"{key_of(tmp_path / 'coefficients', 0)}.jpg").exists(), (
+    assert (tmp_path / "folder" / f"{member_of(tmp_path / 'coefficients', 0)}.jpg").exists(), (
         "a sample without a label"
     )
 

@@ -143,7 +143,10 @@ class Index(ABC):
 
     @abstractmethod
     def where(self, sample: int) -> tuple[str, str, int]:
-        """Shard path, WebDataset key and byte offset of a sample, for messages."""
+        """Shard path, name in the tar and byte offset of a sample, for messages.
+
+        The name is "" for a sample that is not packed: its source path says it all.
+        """
 
     @abstractmethod
     def sample_at(self, shard: int, offset: int) -> int | None:
@@ -183,13 +186,13 @@ class Index(ABC):
 
     def name_of(self, sample: int) -> str:
         """A sample in words, for messages."""
-        shard, key, _ = self.where(sample)
-        source = self.source_path_of(sample)
-        text = f"sample {sample} (key {key} of {shard})"
-        # An unpacked source has no other keys than its paths.
-        if source and source != key:
-            text = f"{readable(source)}, {text}"
-        return text
+        shard, member, _ = self.where(sample)
+        path = self.source_path_of(sample)
+        if not path:
+            return f"sample {sample} (member {member} of {shard})"
+        # A sample that is not packed is named by its path alone.
+        place = f", in {shard}" if member else ""
+        return f"sample {sample} ({readable(path)}{place})"
 
     def source_path_of(self, sample: int) -> str:
         """The source path of a sample, for messages; "" if it cannot be read."""

@@ -363,8 +363,8 @@ class PackedIndex(Index):
         record = self.records_of(np.array(sample))[()]
         name = self.shards[int(record["shard"])].name
         offset = int(record["offset"])
-        key = sample_key(shard_number(name), offset - BEFORE_BYTES)
-        return str(self.path / name), key, offset
+        member = sample_key(shard_number(name), offset - BEFORE_BYTES)
+        return str(self.path / name), member, offset
 
     def source_path_of(self, sample: int) -> str:
         if not isinstance(self.path, Path):
@@ -405,11 +405,11 @@ class PackedIndex(Index):
         replace: bool = False,
     ) -> SampleError:
         self.refuse_replaced()
-        shard, key, offset = self.where(sample)
+        shard, member, offset = self.where(sample)
         return SampleError(
             shard=shard,
-            key=key,
-            source=self.source_path_of(sample),
+            key=self.source_path_of(sample),
+            member=member,
             sample=sample,
             offset=offset,
             reason=f"{reason}{more}",

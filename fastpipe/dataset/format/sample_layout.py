@@ -57,7 +57,7 @@ def key_hash(path: str) -> int:
 
 
 def sample_key(shard: int, start: int) -> str:
-    """The WebDataset key of a sample: the number of its shard, and the block that it begins in.
+    """The name of a sample in its tar, without an ending: the number of its shard, and the block that it begins in.
 
     Args:
         shard: number of the shard.

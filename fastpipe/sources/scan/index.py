@@ -301,11 +301,9 @@ class UnpackedIndex(Index):
         return int(samples[0])
 
     def where(self, sample: int) -> tuple[str, str, int]:
-        """See Index; the key is the path."""
         record = self._records[sample]
         shard = self.shards[int(record["shard"])].path
-        (path,) = self.paths_of(np.array([sample]))
-        return str(shard), path, int(record["offset"])
+        return str(shard), "", int(record["offset"])
 
     def sample_error(
         self,
@@ -315,7 +313,8 @@ class UnpackedIndex(Index):
         *,
         replace: bool = False,
     ) -> SampleError:
-        shard, key, offset = self.where(sample)
+        shard, _, offset = self.where(sample)
+        key = self.source_path_of(sample)
         message = str(reason)
         code = getattr(reason, "code", None)  # an error of the engine has one
         if code in _MESSAGES:

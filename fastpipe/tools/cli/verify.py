@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +12,13 @@ from rich.text import Text
 from fastpipe.dataset.format.description import read_info
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import DATASET_FILE
-from fastpipe.errors import ConfigError, FastpipeError, format_count, readable
+from fastpipe.errors import ConfigError, format_count, readable
 from fastpipe.machine.progress import WorkProgress, show_progress
 from fastpipe.sources.files import source_path
-from fastpipe.sources.scan.opening import open_data
 from fastpipe.tools.cli import options
 from fastpipe.tools.cli.console import err, exit_codes, out, place, print_json
 from fastpipe.tools.cli.pack_report import pack_progress
-from fastpipe.tools.verify.damage import Damage, Report
+from fastpipe.tools.verify.damage import Report
 from fastpipe.tools.verify.repair import repair as run_repair
 from fastpipe.tools.verify.verification import verify as run_verify
 
@@ -136,12 +134,8 @@ def verify(
 
 def _print_report(report: Report) -> None:
     shown = report.findings[:_MAX_FINDINGS]
-    sources = _source_paths(report.path, shown)
     for damage in shown:
-        line = str(damage)
-        if damage.sample in sources:
-            line += f"; packed from {sources[damage.sample]}"
-        out.print(readable(line))
+        out.print(readable(str(damage)))
     if len(report.findings) > _MAX_FINDINGS:
         num_more = len(report.findings) - _MAX_FINDINGS
         out.print(f"... and {num_more:,} more; --json lists all")
@@ -160,24 +154,6 @@ def _print_report(report: Report) -> None:
     samples = format_count(num_samples, "sample")
     text = f": {path}: {problems}, {samples} affected; {check}. {_next_step(report)}"
     out.print(Text.assemble(("damaged", "red"), text))
-
-
-def _source_paths(data: str, findings: Sequence[Damage]) -> dict[int | None, str]:
-    """The source paths of the damaged samples, as far as they can be read."""
-    single = [damage.sample for damage in findings if damage.samples == 1]
-    samples = [sample for sample in single if sample is not None]
-    if not samples or scheme_of(data):
-        return {}
-    paths: dict[int | None, str] = {}
-    try:
-        index = open_data(Path(data))
-        for sample in samples:
-            path = index.source_path_of(sample)
-            if path:
-                paths[sample] = path
-    except (FastpipeError, OSError):
-        return {}  # the index itself is damaged
-    return paths
 
 
 def _describe_check(report: Report) -> str:

@@ -16,7 +16,7 @@ from fastpipe.dataset.format.index import Index
 from fastpipe.dataset.format.layout import DATASET_FILE
 from fastpipe.dataset.format.pixel_form import NO_FORM
 from fastpipe.engine.engine import Engine
-from fastpipe.errors import DatasetError, format_count
+from fastpipe.errors import DatasetError, format_count, readable
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
@@ -133,11 +133,9 @@ def _measure_decoding(index: Index) -> tuple[float, str]:
         return rate, ""
     row, reason = errors[0]
     sample = int(plan.samples[row])
-    path, key, offset = index.where(sample)
-    first = f"sample {sample} (key {key}) at byte {offset} of {path}: {reason}"
-    source = index.source_path_of(sample)
-    if source and source != key:
-        first = f"{source}, {first}"
+    path, member, offset = index.where(sample)
+    name = readable(index.source_path_of(sample) or f"member {member}")
+    first = f"sample {sample} ({name}) at byte {offset} of {path}: {reason}"
     return rate, f"{len(errors)} of {count} samples cannot be decoded: {first}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,7 +17,12 @@ from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.dataset.format.layout import WIDE_INDEX_DTYPE
 from fastpipe.dataset.format.open_file import read_at
 from fastpipe.dataset.format.pixel_form import NO_FORM
-from fastpipe.dataset.format.sample_layout import read_names
+from fastpipe.dataset.format.sample_layout import (
+    key_hash,
+    note_header_at,
+    read_names,
+    read_ours,
+)
 from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.errors import PackError
 from fastpipe.sources.picture.probe import read_form
@@ -46,7 +51,7 @@ def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMemb
     Raises:
         ValueError: a header is not as it was packed.
     """
-    key = shard.key(start)
+    name = shard.member(start)
     members: list[SampleMember] = []
 
     def next_offset() -> int:
@@ -57,7 +62,7 @@ def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMemb
         """Adds the next member if it has one of these endings."""
         offset = next_offset()
         head = read(offset, tar.BLOCK)
-        ending, size = _announced_member(head, key, endings)
+        ending, size = _announced_member(head, name, endings)
         if ending:
             members.append(SampleMember(ending, offset + tar.BLOCK, size))
         return bool(ending)
@@ -69,7 +74,7 @@ def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMemb
     def missing(endings: tuple[str, ...]) -> ValueError:
         offset = next_offset()
         names = " or .".join(endings)
-        return ValueError(f"expected the tar header of {key}.{names} at byte {offset}")
+        return ValueError(f"expected the tar header of {name}.{names} at byte {offset}")
 
     read_required(("cls",))
     if read_next(shard.pictures):
@@ -85,11 +90,11 @@ def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMemb
 
 
 def _announced_member(
-    head: bytes, key: str, endings: tuple[str, ...]
+    head: bytes, sample_name: str, endings: tuple[str, ...]
 ) -> tuple[str, int]:
-    """Which of these members of a key a tar header announces, and its size; "": none of them."""
+    """Which of these members of a sample a tar header announces, and its size; "": none of them."""
     for ending in endings:
-        name = f"{key}.{ending}"
+        name = f"{sample_name}.{ending}"
         if head.startswith(f"{name}\0".encode()):
             # A header is compared as a whole: pack writes it in one way only.
             size = int(head[tar.SIZE_FIELD], 8)
@@ -287,8 +292,10 @@ def check_span(span: ShardSpan) -> SpanResult:
     mismatches = []
     for position, (start, stop) in enumerate(pairwise([*span.starts, span.stop])):
         sample = shard.first_sample + span.first_row + position
+        record = span.records[position]
+        member = shard.member(start)
         new_damage = partial(
-            Damage, shard.name, sample=sample, samples=1, key=shard.key(start)
+            Damage, shard.name, sample=sample, samples=1, member=member
         )
         sample_data = view[start - span.start : stop - span.start]
         if unreadable is not None:
@@ -306,12 +313,14 @@ def check_span(span: ShardSpan) -> SpanResult:
             shard,
             start,
             sample_data,
-            span.records[position],
+            record,
             new_damage,
             with_end=is_last and not shard.removed,
         )
         if mismatch is not None:
-            mismatches.append(mismatch)
+            key = _source_path(start, sample_data, record)
+            damage = replace(mismatch.damage, key=key)
+            mismatches.append(mismatch._replace(damage=damage))
     return SpanResult(data, unreadable, mismatches)
 
 
@@ -323,6 +332,24 @@ def _read_range(shard: ShardFacts, start: int, stop: int) -> bytes:
         return bytes(shard.direct.fetched(shard.name, start, stop).data)
     with open(shard.path, "rb", buffering=0) as file:
         return read_at(file.fileno(), stop - start, start)
+
+
+def _source_path(start: int, data: memoryview, record: Any) -> str | None:
+    """The source path of a damaged sample, from its note; None: the note is damaged, too.
+
+    Args:
+        start: the first byte of the sample in its shard.
+        data: its bytes.
+        record: of the index.
+    """
+    note_at = note_header_at(record) + tar.BLOCK - start
+    try:
+        ours = read_ours(lambda size: bytes(data[note_at : note_at + size]))
+    except ValueError:
+        return None
+    if ours is None or key_hash(ours.path) != int(record["key"]):
+        return None
+    return ours.path
 
 
 def _check_sample(

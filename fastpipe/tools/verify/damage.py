@@ -19,7 +19,10 @@ class Damage:
     samples: int = 0  # how many are, from that one on
     # The offset of the sample or member in which the damage was seen, where it is known.
     offset: int | None = None
-    key: str | None = None  # WebDataset key of the first sample, where it is known
+    # Of a single sample, where they are known: its source path, as `data["key"]` has it, and its
+    # name in the shard.
+    key: str | None = None
+    member: str | None = None
 
     def __str__(self) -> str:
         """One line: file, byte, sample, problem."""
@@ -31,8 +34,13 @@ class Damage:
             where += f", samples {self.sample} to {last_sample}"
         elif self.sample is not None:
             where += f", sample {self.sample}"
+            names = []
             if self.key:
-                where += f" (key {self.key})"
+                names.append(self.key)
+            if self.member:
+                names.append(f"member {self.member}")
+            if names:
+                where += f" ({', '.join(names)})"
         values = ""
         if self.expected or self.got:
             values = f": expected {self.expected}, got {self.got}"

@@ -47,8 +47,8 @@ class ShardFacts:
     # The files behind its URL; None: it is a file of this machine.
     direct: Objects | None = None
 
-    def key(self, start: int) -> str:
-        """The WebDataset key of the sample that begins at a byte of the shard."""
+    def member(self, start: int) -> str:
+        """The name in the tar, without an ending, of the sample that begins at a byte of the shard."""
         return sample_key(shard_number(self.name), start)
 
 

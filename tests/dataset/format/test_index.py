@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
-from support.datasets.keys import key_of
+from support.datasets.members import member_of
 from support.datasets.packed import packed_jpeg
 from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES
 
@@ -71,9 +71,9 @@ def test_records_point_at_the_samples(flat: Path) -> None:
 
 
 def test_where_a_sample_lies(flat: Path) -> None:
-    shard, key, offset = fastpipe.open(flat).index.where(5)
+    shard, member, offset = fastpipe.open(flat).index.where(5)
     assert shard == str(flat / "shard-000000.tar")
-    assert key == key_of(flat, 5)
+    assert member == member_of(flat, 5)
     assert offset == fastpipe.open(flat).index.records[5]["offset"]
 
 

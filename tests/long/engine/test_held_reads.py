@@ -74,18 +74,19 @@ def test_a_disk_that_never_answers(flat: Path, tried: Tried) -> None:
         assert re.search(r"EngineError: no batch for [1-9]\d* s: stuck ", error)
         for words in (log, error):
             found = re.search(
-                rf"stuck {stage} sample (\d+) \(key (\d+-\d+)\) at byte (\d+) of (\S+), for", words
+                rf"stuck {stage} sample (\d+) \(member (\d+-\d+)\) at byte (\d+) of (\S+), for",
+                words,
             )
             assert found is not None, words
-            path, key, offset = index.where(int(found[1]))
-            assert (str(path), key, str(offset)) == (found[4], found[2], found[3])
+            path, member, offset = index.where(int(found[1]))
+            assert (str(path), member, str(offset)) == (found[4], found[2], found[3])
             assert len(re.findall(rf"thread \d: {stage} sample .*, \d+\.\d s", words)) == 2
             assert re.search(r"machine: \d+ CPUs granted.* of memory available", words)
     tried(
         "an open or a read of a shard takes for ever",
         count,
-        "told after stall_timeout with shard, key, byte and each thread's work; after ten times as long an error, with "
-        "which the program ends",
+        "told after stall_timeout with shard, member, byte and each thread's work; after ten times as long an error, "
+        "with which the program ends",
     )
 
 

@@ -79,10 +79,10 @@ def test_a_sample_that_breaks_later_is_named_or_replaced(
 ) -> None:
     dataset = copied(flat)
     damage(dataset, 20)
-    _, key, _ = PackedIndex(dataset).where(20)
+    _, member, _ = PackedIndex(dataset).where(20)
     with (
         fastpipe.loader(dataset, 37, size=16, train=False, num_workers=2) as loader,
-        pytest.raises(fastpipe.SampleError, match=f"key {key}"),
+        pytest.raises(fastpipe.SampleError, match=f"member {member}"),
     ):
         next(iter(loader))
     with fastpipe.loader(

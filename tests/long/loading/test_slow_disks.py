@@ -31,7 +31,7 @@ def test_slow_reads(tmp_path: Path, tried: Tried) -> None:
     stuck = [line for line in said if line.startswith("no batch for ")]
     for words in (
         "stuck reading sample ",
-        "(key 0000",
+        "(member 0000",
         "at byte ",
         "shard-0000",
         "does not answer; check it",

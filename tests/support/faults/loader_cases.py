@@ -103,12 +103,12 @@ def rows_of_an_epoch(outcomes: dict[str, Outcome]) -> list[str]:
 def assert_names_the_sample(error: dict[str, Any], many_shards: Path, *reasons: str) -> None:
     """Which sample, where, what was expected and got, what to do."""
     assert error["type"] == "SampleError"
-    shard, key, offset = PackedIndex(many_shards).where(error["sample"])
+    shard, member, offset = PackedIndex(many_shards).where(error["sample"])
     assert Path(error["shard"]).name == Path(shard).name
-    assert (error["key"], error["offset"]) == (key, offset)
+    assert (error["member"], error["offset"]) == (member, offset)
     for part in (
-        f"sample {error['sample']} (key {key})",
-        f"at byte {offset} of {error['shard']}",
+        f"sample {error['sample']} ",
+        f"shard {error['shard']}, member {member}, byte {offset}",
         *reasons,
     ):
         assert part in error["text"]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from support.datasets.keys import key_of
+from support.datasets.members import member_of
 from support.datasets.packed import damage
 from support.programs.cli_run import failed, fp, succeeded
 from support.sources.pack_sources import jpeg_bytes
@@ -43,12 +43,12 @@ def test_damage_is_named_and_ends_with_1(textured: Path, copied: Callable[[Path]
     damage(dataset, 6)
     result = fp("verify", dataset, "--workers", 2)
     assert result.exit_code == 1
-    _, key, offset = PackedIndex(dataset).where(6)
+    _, member, offset = PackedIndex(dataset).where(6)
+    key = fastpipe.open(dataset)["key"][6]
     assert (
-        f"{shard_name(0)}, byte {offset}, sample 6 (key {key}): the image has changed"
+        f"{shard_name(0)}, byte {offset}, sample 6 ({key}, member {member}): the image has changed"
         in result.stdout
     )
-    assert f"; packed from {fastpipe.open(dataset)['key'][6]}\n" in result.stdout
     assert f"damaged: {dataset}: 2 problems, 1 sample affected" in result.stdout
     assert fp("verify", dataset, "--quick").exit_code == 0
 
@@ -95,7 +95,8 @@ def test_json_has_every_finding(textured: Path, copied: Callable[[Path], Path]) 
     assert content["sound"] is False
     assert content["bad_samples"] == [[0, 21]]
     assert len(content["findings"]) == 23
-    assert content["findings"][3]["key"] == key_of(dataset, 3)
+    assert content["findings"][3]["key"] == fastpipe.open(dataset)["key"][3]
+    assert content["findings"][3]["member"] == member_of(dataset, 3)
     assert "... and 3 more; --json lists all" in fp("verify", dataset).stdout
 
 

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from support.datasets.keys import key_of
 from support.datasets.packed import damage
 from support.programs.cli_run import failed, fp
 
@@ -235,7 +234,8 @@ def test_damaged_datasets_are_named(many_shards: Path, copied: Callable[[Path], 
     assert checks["dataset"].verdict is Verdict.OK  # sizes and index are; no shard is read for this
     assert checks["decoding"].verdict is Verdict.BAD
     assert checks["decoding"].found.startswith("1 of 24 samples cannot be decoded: ")
-    assert f"(key {key_of(path, 3)}) at byte" in checks["decoding"].found
+    key = fastpipe.open(path)["key"][3]
+    assert f"sample 3 ({key}) at byte" in checks["decoding"].found
     shards = fastpipe.open(path).index.shards
     shards[1].path.write_bytes(shards[1].path.read_bytes()[:-512])
     shards[-1].path.unlink()

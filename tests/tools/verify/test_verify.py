@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support.datasets.keys import key_of
+from support.datasets.members import member_of
 from support.datasets.packed import damage
 from support.running.soak import Tried, times
 
@@ -215,14 +215,16 @@ def test_a_sample_that_lacks_the_end_of_its_padding_is_lost(tiny: Path, copied: 
 def test_damaged_samples_are_named_and_no_others(many_shards: Path, copied: Copy) -> None:
     dataset = copied(many_shards)
     index = PackedIndex(dataset)
+    keys = fastpipe.open(dataset)["key"]
     for sample in (3, 4, 17):
         damage(dataset, sample)
     report = verify(dataset)
     assert list(report.bad_samples()) == [(3, 4), (17, 17)]
     of_samples = [found for found in report.findings if found.sample is not None]
     for found, sample in zip(of_samples, (3, 4, 17), strict=True):
-        shard, key, offset = index.where(sample)
-        assert (str(dataset / found.file), found.key, found.offset) == (shard, key, offset)
+        shard, member, offset = index.where(sample)
+        assert (str(dataset / found.file), found.member, found.offset) == (shard, member, offset)
+        assert found.key == keys[sample]
         assert found.expected == f"{index.records[sample]['xxh3_64']:016x}"
     hashes = {found.file for found in report.findings if found.sample is None}
     assert hashes == {found.file for found in of_samples}
@@ -245,13 +247,13 @@ def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
     records = PackedIndex(dataset).records
     offset, size = int(records["offset"][2]), int(records["size"][2])
     note = offset + -(-size // 512) * 512 + 512 + 1
-    key = key_of(dataset, 2)
+    member = member_of(dataset, 2)
     for byte, words in (
         (offset - 1024, "its label differs from the index"),
         (offset - 1000, "bytes beside them have changed"),
-        (offset - 1536, f"expected the tar header of {key}.cls"),
-        (offset - 512 + 124, f"expected the tar header of {key}.jpg"),
-        (note - 512, f"expected the tar header of {key}.json"),
+        (offset - 1536, f"expected the tar header of {member}.cls"),
+        (offset - 512 + 124, f"expected the tar header of {member}.jpg"),
+        (note - 512, f"expected the tar header of {member}.json"),
     ):
         flip(shard, byte)
         first, *rest = verify(dataset).findings
@@ -525,9 +527,13 @@ def test_words_of_a_finding() -> None:
             "f, byte 9, sample 0: differs: expected 1, got 2",
         ),
         (
-            Damage("f", "differs", got="2", sample=3, key="a/b"),
-            "f, sample 3 (key a/b): differs: expected , got 2",
+            Damage("f", "differs", got="2", sample=3, key="a/b.jpg", member="0-3"),
+            "f, sample 3 (a/b.jpg, member 0-3): differs: expected , got 2",
         ),
-        (Damage("f", "is lost", sample=3, samples=2, key="a/b"), "f, samples 3 to 4: is lost"),
+        (
+            Damage("f", "differs", sample=3, samples=1, member="0-3"),
+            "f, sample 3 (member 0-3): differs",
+        ),
+        (Damage("f", "is lost", sample=3, samples=2, key="a/b.jpg"), "f, samples 3 to 4: is lost"),
     ):
         assert str(finding) == words

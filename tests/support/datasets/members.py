@@ -1,4 +1,4 @@
-"""A packed dataset -> the WebDataset keys of its samples."""
+"""A packed dataset -> the names of its samples in the tars."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from fastpipe.dataset.format.packed_index import PackedIndex
 
 
-def key_of(dataset: Path | PackedIndex, sample: int) -> str:
-    """The key that a sample has in its shard: the shard's number, and the block of the tar in which it begins."""
+def member_of(dataset: Path | PackedIndex, sample: int) -> str:
+    """A sample's name in its tar, without an ending: the shard's number, and the block in which it begins."""
     index = dataset if isinstance(dataset, PackedIndex) else PackedIndex(dataset)
     record = index.records[sample]
     name = index.shards[int(record["shard"])].name
