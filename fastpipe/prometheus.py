@@ -26,6 +26,8 @@ except ImportError as missing:
         f"fastpipe.prometheus needs prometheus_client: {install_extra('prometheus')}"
     ) from missing
 
+__all__ = ["LoaderCollector"]
+
 _Family = CounterMetricFamily | GaugeMetricFamily
 
 
@@ -230,3 +232,7 @@ def _fill(
         for label_value, name in metric.values.items():
             filled.add_metric([loader, label_value], stats[name])
     return filled
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.completion import PublicNames
 from fastpipe.dataset.column_values import Column, spans
 from fastpipe.dataset.format.fields import FILE_KINDS, Field
 from fastpipe.dataset.format.folder import Place
@@ -26,11 +27,24 @@ _NAMES_OF_CLASSES = ("class", "classes", "class_name", "category", "target", "la
 _OWN_COLUMNS = ("label", *PICTURE, "id", "key", "source")
 
 
-class BaseDataset:
+class BaseDataset(PublicNames):
     """The part of a Dataset that tells what it has. Modules below `dataset` get datasets as this.
 
     A sample's id is its position in the dataset.
     """
+
+    # Other folders of fastpipe use these.
+    _NOT_PUBLIC = frozenset(
+        [
+            "column",
+            "content",
+            "fold_level",
+            "index",
+            "missing_name_hint",
+            "open_column",
+            "stored",
+        ]
+    )
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from fastpipe.arrays import Bools, Int64s, Records
+from fastpipe.completion import PublicNames
 from fastpipe.errors import ConfigError, flag, whole
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops, names_of_rows, plan_crops
@@ -37,7 +38,7 @@ class Draws(NamedTuple):
     numbers: Int64s  # (n,)
 
 
-class Cropping:
+class Cropping(PublicNames):
     """How single samples are cropped, to rows of `size`, (height, width).
 
     It can be pickled, and holds no thread, no lock and no open file.
@@ -46,6 +47,19 @@ class Cropping:
         crop, size, hflip, seed, exact: as of Dataset.cropped.
         train: the default of `crop` and `hflip`.
     """
+
+    # Other folders of fastpipe use these.
+    _NOT_PUBLIC = frozenset(
+        [
+            "count_read",
+            "knows_epoch",
+            "mirroring",
+            "mirrors",
+            "name_draws",
+            "plan",
+            "plan_rows",
+        ]
+    )
 
     def __init__(
         self,

@@ -51,20 +51,6 @@ from fastpipe.plan.draws import Stream
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames
 
-# Attributes that other folders of fastpipe use, which completion does not show.
-_NOT_PUBLIC = frozenset(
-    [
-        "column",
-        "content",
-        "fold_level",
-        "index",
-        "missing_name_hint",
-        "open_column",
-        "sample_format",
-        "stored",
-    ]
-)
-
 _LOG = logging.getLogger("fastpipe")
 
 
@@ -550,8 +536,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             "a program for timm, import create_loader from fastpipe.timm, too"
         )
 
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in _NOT_PUBLIC]
+    _NOT_PUBLIC = frozenset(["sample_format"])  # other folders of fastpipe use it
 
     if not TYPE_CHECKING:  # type checkers would allow every name
 

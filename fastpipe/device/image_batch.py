@@ -102,6 +102,16 @@ class ImageBatch(tuple[Any, torch.Tensor]):
         """(N,) int64, or soft ones (N, classes)."""
         return self[1]
 
+    def __dir__(self) -> list[str]:
+        """The names of this batch, and what tuples have."""
+        names = {"images", "labels"}
+        names.update(dir(tuple))
+        for name in vars(self):
+            names.add(name.removeprefix("_"))
+        if "image_sizes" in names:
+            names.add("pixel_mask")
+        return sorted(names)
+
     def __getattr__(self, name: str) -> Any:
         if name == "pixel_mask" and "image_sizes" in vars(self):
             # If nothing moves it, it is only made for programs that use it.

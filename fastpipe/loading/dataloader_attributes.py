@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from torch.utils.data import Sampler, SequentialSampler
 
+from fastpipe.completion import PublicNames
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import EngineError
 from fastpipe.loading.epoch_iterator import EpochIterator
@@ -18,8 +19,11 @@ from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.epoch_batches import num_batches
 
 
-class DataLoaderAttributes:
+class DataLoaderAttributes(PublicNames):
     """The base of Loader that has what trainers look for, and refuses what cannot work."""
+
+    # Only trainers look for these.
+    _NOT_PUBLIC = frozenset(["batch_sampler", "collate_fn", "sampler"])
 
     #: 0, as of a DataLoader without worker processes, for trainers that look for it.
     #: `stats().threads` is the number of threads.

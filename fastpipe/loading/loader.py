@@ -44,19 +44,6 @@ from fastpipe.plan.whole_images import WholeImages
 
 # Public attributes that the constructor sets, for fastpipe.preview.
 _SET_ONCE = frozenset(["augments", "maker", "stream"])
-# Attributes that other folders of fastpipe use, or that trainers look for at a DataLoader;
-# completion does not show them.
-_NOT_PUBLIC = frozenset(
-    [
-        "augments",
-        "batch_sampler",
-        "collate_fn",
-        "maker",
-        "recipe",
-        "sampler",
-        "stream",
-    ]
-)
 
 
 class Loader(DataLoaderAttributes):
@@ -82,8 +69,8 @@ class Loader(DataLoaderAttributes):
         3 batches an epoch
     """
 
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in _NOT_PUBLIC]
+    # Other folders of fastpipe use these.
+    _NOT_PUBLIC = frozenset(["augments", "maker", "recipe", "stream"])
 
     if not TYPE_CHECKING:  # type checkers would allow every name
 

@@ -98,6 +98,22 @@ class Buckets(PaddedCrop):
     random_crop: bool | None = None
     pixels: int | None = None
 
+    # Loaders use these.
+    _NOT_PUBLIC = frozenset(
+        [
+            "covers",
+            "covers_listed",
+            "deal",
+            "identity",
+            "largest",
+            "resized",
+            "rounded_up",
+            "row_sizes",
+            "shape",
+            "sort_by_shape",
+        ]
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         choice("fit", self.fit, ("pad", "cover"))

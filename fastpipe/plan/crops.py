@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastpipe.arrays import Int64s
+from fastpipe.completion import PublicNames
 from fastpipe.dataset.format.pixel_form import PixelForm
 from fastpipe.errors import ConfigError, choice, flag, pair, positive, whole
 
@@ -66,7 +67,7 @@ class Rendering:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaseCrop:
+class BaseCrop(PublicNames):
     """A kind of crop.
 
     All options are keywords, because the first argument of torchvision's crops is the size.
@@ -75,6 +76,21 @@ class BaseCrop:
     interpolation: str = "bilinear"
     antialias: bool = True
     mask_fill: int = 0
+
+    # Loaders use these.
+    _NOT_PUBLIC = frozenset(
+        [
+            "budget",
+            "costs",
+            "has_own_sizes",
+            "is_per_part",
+            "is_random",
+            "may_be_reduced",
+            "objects_field",
+            "rendering",
+            "rows",
+        ]
+    )
 
     is_random = False  # each epoch has other crops
     may_be_reduced = False  # True: the image may be decoded at a fraction of its size
@@ -157,6 +173,8 @@ class PaddedCrop(BaseCrop):
 
     fill: int | tuple[int, int, int] | tuple[int, int, int, int] = 0
     padding_mode: str = "constant"
+
+    _NOT_PUBLIC = frozenset(["pads"])  # loaders use it
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -477,6 +495,8 @@ class Grid(PaddedCrop):
     """
 
     stride: int | Size | None = None
+
+    _NOT_PUBLIC = frozenset(["counts", "left_tops", "steps"])  # loaders use them
 
     is_per_part = True
 

@@ -56,6 +56,7 @@ class Native(BaseCrop):
     interpolation: str = "bicubic"
 
     has_own_sizes = True
+    _NOT_PUBLIC = frozenset(["resized"])  # loaders use it
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -171,6 +171,17 @@ class Patches(BaseCrop):
     interpolation: str = "bicubic"
 
     has_own_sizes = True
+    # Loaders use these.
+    _NOT_PUBLIC = frozenset(
+        [
+            "fact_names",
+            "identity",
+            "layout",
+            "limit",
+            "resized",
+            "tokens_of_rows",
+        ]
+    )
 
     def __new__(
         cls, patch_size: object = 16, *values: object, **options: object

@@ -21,3 +21,9 @@ auto_augment.py.
 from fastpipe.timm.dataset import create_dataset as create_dataset
 from fastpipe.timm.loader import TimmLoader as TimmLoader
 from fastpipe.timm.loader import create_loader as create_loader
+
+__all__ = ["TimmLoader", "create_dataset", "create_loader"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

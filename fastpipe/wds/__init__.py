@@ -16,3 +16,7 @@ Example:
 from fastpipe.wds.stages import BatchCrop, SampleCrop, batch_crop, crop
 
 __all__ = ["BatchCrop", "SampleCrop", "batch_crop", "crop"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

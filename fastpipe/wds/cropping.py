@@ -49,6 +49,8 @@ class Picture(NamedTuple):
 class PipelineCropping(Cropping):
     """The common part of crop and batch_crop: options, the epoch, and the making of rows."""
 
+    _NOT_PUBLIC = frozenset(["images", "named_draws", "rows"])  # the stages use them
+
     def __init__(
         self,
         size: Any,

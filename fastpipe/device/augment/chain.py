@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fastpipe.arrays import Float32s, Int64s
+from fastpipe.completion import PublicNames
 from fastpipe.device.augment import passes, pixels
 from fastpipe.device.augment.canvases import Canvases
 from fastpipe.device.augment.foreign import Foreign
@@ -44,7 +45,7 @@ from fastpipe.plan.placed import Placed
 _CPU = torch.device("cpu")
 
 
-class Chain(torch.nn.Module):
+class Chain(PublicNames, torch.nn.Module):
     """The stages of an augmentation, in the order of torchvision's recipes.
 
     Mixing comes last and in float32, and the output is rounded to its dtype once, after it: so a
@@ -56,6 +57,31 @@ class Chain(torch.nn.Module):
         dtype: of the output.
         mean, std: of pixels in [0, 1], or None.
     """
+
+    # Loaders and previews use these.
+    _NOT_PUBLIC = frozenset(
+        [
+            "all_operations",
+            "compiled",
+            "in_pairs",
+            "mixers",
+            "moments",
+            "move_maps",
+            "move_masks",
+            "move_places",
+            "move_shown",
+            "moves",
+            "moving_parts",
+            "names_interpolating_masks",
+            "normalise",
+            "only_normalises",
+            "operations",
+            "partners",
+            "pasted",
+            "soft",
+            "stages",
+        ]
+    )
 
     label_smoothing: float
     num_classes: int | None

@@ -28,28 +28,6 @@ from fastpipe.device.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.errors import ConfigError, flag, whole
 from fastpipe.plan.draws import Stream, key
 
-# Attributes that loaders and previews use, which completion does not show.
-_NOT_PUBLIC = frozenset(
-    [
-        "all_operations",
-        "in_pairs",
-        "label_options",
-        "mixers",
-        "moments",
-        "move_masks",
-        "move_places",
-        "move_shown",
-        "moves",
-        "moving_parts",
-        "names_interpolating_masks",
-        "operations",
-        "partners",
-        "pasted",
-        "soft",
-        "stages",
-    ]
-)
-
 # Arguments that people look for here -> what to write instead.
 _INSTEAD = {
     "p": "each module has its own probability: K.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8). For mixup= "
@@ -113,8 +91,7 @@ class Augment(Chain):
         (torch.float32, torch.Size([8, 2]))
     """
 
-    def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in _NOT_PUBLIC]  # type: ignore[no-untyped-call]
+    _NOT_PUBLIC = frozenset(["label_options"])  # loaders use it
 
     @refusing_unknown("fastpipe.Augment", _INSTEAD)
     def __init__(
