@@ -362,8 +362,19 @@ def _loader_call(dst: str, summary: Summary) -> str:
     options = ""
     if is_for_evaluation(name):
         options = ", train=False"
-    info = summary.info
+    fields = _fields_to_load(summary.info)
+    if fields:
+        names = ", ".join(f'"{name}"' for name in fields)
+        comma = "," if len(fields) == 1 else ""
+        options += f", fields=({names}{comma})"
+    return f"fastpipe.loader({dst!r}, batch_size={batch_size}{options})"
+
+
+def _fields_to_load(info: dict[str, Any]) -> list[str]:
+    """The fields that a loader needs: none where batches of (images, labels) say it all."""
+    names = list(info["fields"])
     if any(form["channels"] == 0 for form in info["forms"]):
-        # Some samples have no image of their own.
-        options += f", fields={list(info['fields'])}"
-    return f"fastpipe.loader({dst!r}, {batch_size}{options})"
+        return names  # some samples have no image of their own
+    if info["classes"] or not names:
+        return []
+    return ["image", *names]

@@ -40,7 +40,7 @@ def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
     assert "    ant/bad.jpg: not an image of a known format: starts with b'bad'" in text
     packed = str(tmp_path / "packed")
     assert text.endswith(
-        f"next: fastpipe inspect {packed}, or fastpipe.loader({packed!r}, 6) in Python\n"
+        f"next: fastpipe inspect {packed}, or fastpipe.loader({packed!r}, batch_size=6) in Python\n"
     )
     assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
 
@@ -57,7 +57,11 @@ def test_names_of_files_that_are_not_packed_are_folded(source: Path, tmp_path: P
 
 @pytest.mark.parametrize(
     ("name", "call"),
-    [("train", "6"), ("val", "6, train=False"), ("photos-test", "6, train=False")],
+    [
+        ("train", "batch_size=6"),
+        ("val", "batch_size=6, train=False"),
+        ("photos-test", "batch_size=6, train=False"),
+    ],
 )
 def test_the_loader_that_is_proposed_works(
     source: Path, tmp_path: Path, name: str, call: str
@@ -67,6 +71,29 @@ def test_the_loader_that_is_proposed_works(
     assert f", or fastpipe.loader({packed!r}, {call}) in Python" in text
     with fastpipe.loader(packed, 6, size=8, train="False" not in call) as loader:
         assert [len(labels) for _, labels in loader] == [6, 6, 6, 6]
+
+
+def test_the_loader_of_a_detection_dataset_has_its_boxes(tmp_path: Path) -> None:
+    """Batches of (images, labels) would have no labels, and a warning would say so."""
+    images = []
+    boxes = []
+    (tmp_path / "photos").mkdir()
+    for number in range(8):
+        (tmp_path / "photos" / f"{number}.jpg").write_bytes(saved())
+        images.append({"id": number, "file_name": f"{number}.jpg", "width": 70, "height": 45})
+        boxes.append({"id": number, "image_id": number, "category_id": 1, "bbox": [5, 5, 20, 20]})
+    content = {
+        "images": images,
+        "annotations": boxes,
+        "categories": [{"id": 1, "name": "dog"}],
+    }
+    (tmp_path / "boxes.json").write_text(json.dumps(content))
+    packed = str(tmp_path / "packed")
+    text = succeeded("pack", tmp_path / "boxes.json", packed, "--image-root", tmp_path / "photos")
+    call = f'fastpipe.loader({packed!r}, batch_size=2, fields=("image", "boxes"))'
+    assert f", or {call} in Python\n" in text
+    with eval(call) as loader:  # noqa: S307
+        assert [len(batch["boxes"]) for batch in loader] == [2, 2, 2, 2]
 
 
 def test_images_beside_class_folders_are_answered_with_what_to_do(
