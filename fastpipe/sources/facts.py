@@ -30,7 +30,7 @@ class Facts:
         changed_ns: when the last file was changed, replaced or renamed: by ctime, which nobody can
             set.
         made_by: the program that added the samples; "": they were listed.
-        taken_ns, fields, stray, dropped, assumed, coordinates: see `Listing`.
+        taken_ns, fields, stray, dropped, assumed, coordinates, table, why_empty: see `Listing`.
     """
 
     root: str
@@ -47,6 +47,8 @@ class Facts:
     assumed: tuple[Assumption, ...] = ()
     coordinates: str = SHOWN
     made_by: str = ""
+    table: str = ""
+    why_empty: str = ""
 
     @classmethod
     def of(cls, listing: Listing) -> Facts:
@@ -65,6 +67,8 @@ class Facts:
             dropped=dict(listing.dropped),
             assumed=listing.assumed,
             coordinates=listing.coordinates,
+            table=listing.table,
+            why_empty=listing.why_empty,
         )
 
     def with_more(self, other: Facts) -> Facts:

@@ -176,6 +176,8 @@ class Listing:
         coordinates: SHOWN or STORED: of the values of fields by the rule of the format. It matters
             only for pictures that EXIF turns.
         taken_ns: when listing began, in nanoseconds since 1970. Later changes may be missing.
+        table: the file whose rows name the images; "": there is none.
+        why_empty: why none of the sources can be packed, if that is known; "": some may be.
     """
 
     root: SourcePath
@@ -188,6 +190,8 @@ class Listing:
     assumed: tuple[Assumption, ...] = ()
     coordinates: str = SHOWN
     taken_ns: int = field(default_factory=time.time_ns)
+    table: str = ""
+    why_empty: str = ""
 
     def values_of_row(self, source: Source) -> dict[str, Any] | None:
         """The values of a sample's fields, as its row has them; None if it has no row."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastpipe.errors import PackError, format_count
+from fastpipe.errors import PackError, format_count, readable
 from fastpipe.packing.shard.entry import Entries, Entry, Tally
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
@@ -223,8 +223,17 @@ def _nothing_packed_error(facts: Facts, tally: Tally) -> PackError:
     """The error for a pack without a sample; it has the first reason, and what may help."""
     if facts.made_by and not facts.files:
         return PackError(f"{facts.root} got no sample, so there is no dataset to write")
-    noun = "sample" if facts.made_by else "file"
-    place = f"of {facts.root}" if facts.made_by else f"in {facts.root}"
+    if facts.why_empty:
+        return PackError(facts.why_empty)
+    noun = "file"
+    place = f"in {facts.root}"
+    if facts.made_by:
+        noun = "sample"
+        place = f"of {facts.root}"
+    elif facts.table:
+        # The folder of the images may have any number of others.
+        noun = "image"
+        place = f"in {readable(facts.table)}"
     text = f"none of the {format_count(facts.files, noun)} {place} could be packed"
     if facts.files == 1:
         text = f"the only {noun} {place} could not be packed"

@@ -16,7 +16,7 @@ from fastpipe.dataset.format.fields import ARRAY_KINDS, FILE_KINDS
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
-from fastpipe.errors import PackError, did_you_mean_path, readable
+from fastpipe.errors import PackError, did_you_mean_path, format_count, readable
 from fastpipe.sources.annotations.placed import FilePlaces, find_places
 from fastpipe.sources.files import SourcePath, not_a_folder, state_or_problem
 from fastpipe.sources.listing import (
@@ -36,6 +36,7 @@ from fastpipe.sources.path_labels import (
 from fastpipe.sources.tables.row_labels import Labels
 from fastpipe.sources.tables.row_paths import is_name, relative_path
 from fastpipe.sources.tables.rows import Row
+from fastpipe.sources.tables.shown_row import show_row
 from fastpipe.sources.tables.unlisted import (
     Unlisted,
     assume_unlisted_dropped,
@@ -159,6 +160,8 @@ def list_rows(
         fields=tuple(fields),
         notes=lister.notes,
         assumed=tuple(assumptions),
+        table=table,
+        why_empty=lister.why_empty(table) if table else "",
     )
 
 
@@ -254,6 +257,9 @@ class _RowLister:
         if options.label_pattern is not None:
             self._class_of = class_by_pattern(options.label_pattern)
         self.has_files = False  # the file of some row exists
+        # Rows whose image does not exist, and the first of them in words.
+        self._num_missing = 0
+        self._first_missing = ""
         self._root = root
         self._fields = fields
         self._file_fields = _file_fields(fields)
@@ -294,6 +300,22 @@ class _RowLister:
         raise PackError(
             f"{readable(table)}: none of the pictures that its rows name exists in "
             f"{readable(self._root)}; the first: {missing[0]}"
+        )
+
+    def why_empty(self, table: str) -> str:
+        """Why nothing can be packed, if no row has its image; else ""."""
+        if not self._num_missing or self._num_missing < len(self.sources):
+            return ""
+        table = readable(table)
+        count = format_count(self._num_missing, "image")
+        text = (
+            f"none of the {count} in {table} exists; the first: {self._first_missing}"
+        )
+        if self._num_missing == 1:
+            text = f"{self._first_missing}, and {table} has no other image"
+        return (
+            f"{text}. The paths of the table are relative to "
+            f"{readable(self._root)}; --image-root says where the images are"
         )
 
     def assumed(self) -> tuple[Assumption, ...]:
@@ -425,6 +447,7 @@ class _RowLister:
         except ValueError as error:
             problem = str(error)
             if path:
+                self._note_missing(path, problem, row.where)
                 problem += f" ({row.where})"
             if path in self._actual_paths:
                 # The file has a row, if a bad one, so it is no image without a row.
@@ -463,6 +486,16 @@ class _RowLister:
             file=file,
             note=note,
         )
+
+    def _note_missing(self, path: str, problem: str, row_name: str) -> None:
+        """Counts a row whose image does not exist."""
+        if not problem.startswith(self._no_file):
+            return
+        self._num_missing += 1
+        if not self._first_missing:
+            hint = problem.removeprefix(self._no_file)
+            place = readable(self._root / path)
+            self._first_missing = f"{show_row(row_name)}: {place} does not exist{hint}"
 
     def _size_of_files(self, row: Row) -> int:
         """The size of the files that the fields of a row name."""

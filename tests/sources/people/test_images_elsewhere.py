@@ -143,7 +143,7 @@ def test_a_slip_in_a_folder(tmp_path: Path) -> None:
     assert "; did you mean bird? (" in why
     # The folder of the paths is there, and has none of the files.
     table = "path,label\nbird/b.jpg,bird\nbird/c.jpg,bird\n"
-    with pytest.raises(PackError, match=r"bird/b\.jpg: no such file"):
+    with pytest.raises(PackError, match=r"b\.csv, line 2: .*bird/b\.jpg does not exist"):
         pack_text(tmp_path, "b.csv", table, overwrite=True)
 
 
@@ -166,10 +166,22 @@ def test_a_folder_that_is_left_out_is_shown_with_its_file(tmp_path: Path) -> Non
 @becomes("paths of another machine, with no such files here", "refused", "--image-root FOLDER")
 def test_paths_without_files(tmp_path: Path) -> None:
     photos(tmp_path, "x/other.jpg")
-    with pytest.raises(
-        PackError, match="no such file in the image root; --image-root says where the images are"
-    ):
+    words = (
+        r"^none of the 2 images in a\.csv exists; the first: a\.csv, line 2: /home/me/a\.jpg does not "
+        r"exist\. The paths of the table are relative to .*; --image-root says where the images are$"
+    )
+    with pytest.raises(PackError, match=words):
         pack_text(tmp_path, "a.csv", "path,label\n/home/me/a.jpg,cat\n/home/me/b.jpg,dog\n")
+    words = r"^a\.csv, line 2: /home/me/a\.jpg does not exist, and a\.csv has no other image\."
+    with pytest.raises(PackError, match=words):
+        pack_text(tmp_path, "a.csv", "path,label\n/home/me/a.jpg,cat\n")
+
+
+def test_images_of_a_table_that_are_damaged(tmp_path: Path) -> None:
+    photos(tmp_path, "a.jpg", "b.jpg", "c.jpg")
+    (tmp_path / "a.jpg").write_bytes(b"no image")
+    with pytest.raises(PackError, match=r"the only image in a\.csv could not be packed; a\.jpg: "):
+        pack_text(tmp_path, "a.csv", "path,label\na.jpg,cat\n", unlisted="drop")
 
 
 def kaggle(root: Path, column: str) -> None:
