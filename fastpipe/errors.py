@@ -125,6 +125,7 @@ class SampleError(DatasetError):
         offset: int = -1,
         reason: str = "",
         replace: bool = False,
+        remedy: str = "",
     ) -> None:
         self.shard = shard
         self.key = key
@@ -139,14 +140,17 @@ class SampleError(DatasetError):
                     "on_error='replace' found no other sample for its place; to list the damage: "
                     "fastpipe verify DATA"
                 )
+            advice += (
+                "; to repair the dataset: fastpipe verify DATA --repair SRC, or pack it again with "
+                "--overwrite"
+            )
             name = f"sample {sample}"
             if key:
                 name += f" ({readable(key)})"
             message = (
                 f"{name} cannot be decoded: {reason}\n"
                 f"  shard {shard}, member {member}, byte {offset}\n"
-                f"  {advice}; to repair the dataset: fastpipe verify DATA --repair SRC, or pack it "
-                "again with --overwrite"
+                f"  {remedy or advice}"
             )
         super().__init__(message)
 
@@ -238,21 +242,32 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{ending}"
 
 
-def closed_folder(error: OSError) -> str:
-    """The message about a folder that may not be read, if that is the cause of an error; else ""."""
+def no_permission(error: OSError) -> str:
+    """The message about a file or folder that may not be read, if that is the cause; else ""."""
     if not isinstance(error, PermissionError) or not error.filename:
         return ""
+    return closed_path(os.fsdecode(error.filename))
+
+
+def closed_path(path: str | Path) -> str:
+    """The message about a path that may not be read, or a folder above it; "": there is none."""
     import shlex
     from pathlib import Path
 
-    # The file may not even exist: what may not be read is the folder that would have it.
-    for folder in reversed(Path(os.fsdecode(error.filename)).parents):
+    path = Path(path)
+    # A file may not even exist: what may not be read is the folder that would have it.
+    for folder in (*reversed(path.parents), path):
         is_readable = os.access(folder, os.R_OK | os.X_OK)
-        if folder.is_dir() and not is_readable:
+        if not is_readable and folder.is_dir():
             return (
                 f"cannot read the folder {readable(folder)}: permission denied. To allow it: "
                 f"chmod u+rx {shlex.quote(str(folder))}"
             )
+    if os.path.exists(path) and not os.access(path, os.R_OK):
+        return (
+            f"cannot read {readable(path)}: permission denied. To allow it: chmod u+r "
+            f"{shlex.quote(str(path))}"
+        )
     return ""
 
 

@@ -21,7 +21,13 @@ from fastpipe.dataset.format.open_file import (
     state_of,
 )
 from fastpipe.dataset.format.picture_names import is_picture
-from fastpipe.errors import ConfigError, PackError, did_you_mean_path, readable
+from fastpipe.errors import (
+    ConfigError,
+    PackError,
+    did_you_mean_path,
+    no_permission,
+    readable,
+)
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
 if TYPE_CHECKING:
@@ -385,7 +391,8 @@ def _remote_files_below(
 
 def _raise_not_listed(problem: OSError) -> NoReturn:
     raise PackError(
-        f"{readable(problem.filename)} cannot be listed: {problem.strerror}"
+        no_permission(problem)
+        or f"{readable(problem.filename)} cannot be listed: {problem.strerror}"
     ) from problem
 
 

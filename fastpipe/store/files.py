@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.layout import LOCK_FILE
-from fastpipe.errors import PackError
+from fastpipe.errors import PackError, no_permission
 from fastpipe.machine.environment import count_ranks
 from fastpipe.store.other_ranks import describe_folder_of_each_rank
 
@@ -65,8 +65,10 @@ def no_link(path: str, flags: int) -> int:
 
 
 def write_error(path: Path | str, problem: OSError, verb: str = "write") -> PackError:
+    """The error of a file that cannot be written, or, with another verb, not even read."""
     return PackError(
-        f"cannot {verb} {path}: {problem.strerror or problem}. Finished shards are kept. Make room "
+        no_permission(problem)
+        or f"cannot {verb} {path}: {problem.strerror or problem}. Finished shards are kept. Make room "
         "or repair the disk, then run the same command again: it continues there"
     )
 

@@ -184,5 +184,5 @@ def test_a_row_whose_file_is_missing_is_not_answered_with_folders_of_classes(
     words = failed(
         1, "pack", tmp_path / "train.csv", tmp_path / "new", "--image-root", tmp_path / "photos"
     )
-    assert "zebra/1.jpg: no such file" in words
+    assert "zebra/1.jpg does not exist" in words
     assert words.endswith(f"The paths of the table are relative to {tmp_path / 'photos'}")

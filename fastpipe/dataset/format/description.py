@@ -23,7 +23,7 @@ from fastpipe.dataset.format.layout import (
     READABLE_VERSIONS,
 )
 from fastpipe.distribution import UPGRADE
-from fastpipe.errors import DatasetError
+from fastpipe.errors import DatasetError, no_permission
 from fastpipe.warnings_once import is_known, warn_once
 
 _CHUNK_BYTES = 4 << 20
@@ -160,7 +160,8 @@ def read_info(
         raise DatasetError(why_no_dataset(path)) from problem
     except OSError as problem:
         raise DatasetError(
-            f"{file} cannot be read: {problem.strerror}; check its permissions, the disk and the "
+            no_permission(problem)
+            or f"{file} cannot be read: {problem.strerror}; check its permissions, the disk and the "
             "limit on open files (ulimit -n)"
         ) from problem
     _warn_if_changed(data, file)

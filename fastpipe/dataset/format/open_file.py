@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.format.array_file import read_npy_header
 from fastpipe.dataset.format.layout import DATASET_FILE
-from fastpipe.errors import DatasetError, PackError, in_one_line, readable
+from fastpipe.errors import (
+    DatasetError,
+    PackError,
+    in_one_line,
+    no_permission,
+    readable,
+)
 from fastpipe.native import _engine
 
 RESTORE = "restore it (fastpipe verify DATA --repair SRC), or pack the source again, with --overwrite"
@@ -97,7 +103,8 @@ class OpenFile:
             self._open = _engine.Descriptor(handle)  # closes itself
         except OSError as problem:
             raise DatasetError(
-                f"{file} cannot be opened: {problem.strerror}; {restore}. Check the disk and the "
+                no_permission(problem)
+                or f"{file} cannot be opened: {problem.strerror}; {restore}. Check the disk and the "
                 "limit on open files (ulimit -n)"
             ) from problem
         self.descriptor = self._open.number()

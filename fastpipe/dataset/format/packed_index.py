@@ -45,13 +45,9 @@ from fastpipe.dataset.format.pixel_form import possible_forms, read_forms
 from fastpipe.dataset.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.dataset.format.shard_list import ShardColumns, a_list, count, one_of, text
 from fastpipe.dataset.format.source_paths import SourcePaths
-from fastpipe.errors import DatasetError, FastpipeError, SampleError
+from fastpipe.errors import DatasetError, FastpipeError, SampleError, closed_path
 
 _LOG = logging.getLogger("fastpipe")
-
-
-class NoRecordsError(DatasetError):
-    """A dataset's index.npy cannot be opened, while its dataset.json is as it should be."""
 
 
 class PackedIndex(Index):
@@ -65,6 +61,8 @@ class PackedIndex(Index):
         version: of the dataset; None: the newest.
         max_pixels: reading the record of a larger picture is an error; None: no limit.
         shown_as: the place of the dataset for messages, if the folder is a cache of it.
+        records_error: the class of the error if index.npy cannot be opened, while dataset.json is as
+            it should be.
 
     Raises:
         DatasetError: there is no dataset, or it is damaged.
@@ -80,6 +78,7 @@ class PackedIndex(Index):
         version: int | None = None,
         max_pixels: int | None = None,
         shown_as: Place | None = None,
+        records_error: type[DatasetError] = DatasetError,
     ) -> None:
         folder = dataset_folder(path)
         # Shards are opened later. So the path is absolute: the program may change its folder.
@@ -103,7 +102,7 @@ class PackedIndex(Index):
             self._records_file = rows.file.identity
             self._records = rows.mapped(samples)
         except DatasetError as problem:
-            raise NoRecordsError(str(problem)) from problem.__cause__
+            raise records_error(str(problem)) from problem.__cause__
 
         if version is None and shown_as is None:
             self._warn_of_other_shard(info)
@@ -406,6 +405,10 @@ class PackedIndex(Index):
     ) -> SampleError:
         self.refuse_replaced()
         shard, member, offset = self.where(sample)
+        remedy = ""
+        if isinstance(self.path, Path):
+            # A shard that may not be read needs no repair.
+            remedy = closed_path(shard)
         return SampleError(
             shard=shard,
             key=self.source_path_of(sample),
@@ -414,6 +417,7 @@ class PackedIndex(Index):
             offset=offset,
             reason=f"{reason}{more}",
             replace=replace,
+            remedy=remedy,
         )
 
 

@@ -16,7 +16,7 @@ from fastpipe.errors import (
     ConfigError,
     DatasetError,
     PackError,
-    closed_folder,
+    no_permission,
     readable,
     whole,
 )
@@ -70,7 +70,7 @@ def open_data(
         has_description = (path / DATASET_FILE).exists()
     except PermissionError as problem:
         raise DatasetError(
-            closed_folder(problem)
+            no_permission(problem)
             or f"{readable(path)} cannot be read: permission denied"
         ) from problem
     # This is the usual case, and imports no module of the scan.
@@ -105,7 +105,7 @@ def open_data(
         raise DatasetError(str(problem)) from problem
     except OSError as problem:
         file = readable(problem.filename or path)
-        message = closed_folder(problem) or f"{file} cannot be read: {problem.strerror}"
+        message = no_permission(problem) or f"{file} cannot be read: {problem.strerror}"
         raise DatasetError(message) from problem
 
 

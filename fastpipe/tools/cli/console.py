@@ -20,7 +20,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fastpipe.dataset.format.folder import Place, Url, check_local
-from fastpipe.errors import ConfigError, FastpipeError, closed_folder, readable
+from fastpipe.errors import ConfigError, FastpipeError, no_permission, readable
 from fastpipe.store.remote.options import place_of
 from fastpipe.tools.cli.interrupts import raise_at_ctrl_c
 from fastpipe.tools.show.sheet_mark import may_replace
@@ -106,7 +106,7 @@ def _describe_system_error(error: OSError) -> str:
     if not error.filename or not error.strerror:
         return f"system error: {error}"
     path = os.fsdecode(error.filename)
-    return closed_folder(error) or f"{path}: {error.strerror}"
+    return no_permission(error) or f"{path}: {error.strerror}"
 
 
 def print_problem(text: str, style: str = "yellow") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from rich.text import Text
 from fastpipe.dataset.format.description import read_info
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import DATASET_FILE
-from fastpipe.errors import ConfigError, format_count, readable
+from fastpipe.errors import ConfigError, closed_path, format_count, readable
 from fastpipe.machine.progress import WorkProgress, show_progress
 from fastpipe.sources.files import source_path
 from fastpipe.tools.cli import options
@@ -188,6 +189,10 @@ def _next_step(report: Report) -> str:
             "To repair it: fastpipe verify COPY --repair SRC, with a copy in a folder; then upload "
             "that"
         )
+    for damage in report.findings:
+        denied = closed_path(os.path.join(report.path, damage.file))
+        if denied:
+            return f"It may be sound: {denied}"
     repair = f"To repair it: fastpipe verify {path} --repair SRC"
     info = read_info(Path(report.path))
     source = info["packs"][-1]["source"]

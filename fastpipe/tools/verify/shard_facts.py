@@ -22,11 +22,15 @@ from fastpipe.dataset.format.layout import (
     PICTURE_ENDINGS,
     shard_number,
 )
-from fastpipe.dataset.format.packed_index import NoRecordsError, PackedIndex
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.sample_layout import sample_key
 from fastpipe.errors import DatasetError
 from fastpipe.store.remote.objects import Objects
 from fastpipe.tools.verify.damage import Damage
+
+
+class _RecordsError(DatasetError):
+    """A dataset's index.npy cannot be opened, while its dataset.json is as it should be."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +108,8 @@ def read_description(path: Path) -> Description:
                 "fingerprint does not match the content", expected, actual
             )
         try:
-            description.index = PackedIndex(path)
-        except NoRecordsError as problem:
+            description.index = PackedIndex(path, records_error=_RecordsError)
+        except _RecordsError as problem:
             description.findings.append(
                 Damage(INDEX_FILE, f"cannot be opened ({problem})")
             )

@@ -453,5 +453,5 @@ def test_ids_that_fit_few_frames_find_none(tmp_path: Path) -> None:
     source = cots(tmp_path / "src")
     rows = "".join(f"3-{frame},cat\n" for frame in range(9))
     (source / "train.csv").write_text(f"image_id,label\n0-1,cat\n{rows}")
-    with pytest.raises(PackError, match="none of the 10 images in train.csv exists"):
+    with pytest.raises(PackError, match=r"none of the 10 images in train\.csv exists"):
         fastpipe.pack(source / "train.csv", tmp_path / "packed")
