@@ -185,4 +185,4 @@ def test_a_row_whose_file_is_missing_is_not_answered_with_folders_of_classes(
         1, "pack", tmp_path / "train.csv", tmp_path / "new", "--image-root", tmp_path / "photos"
     )
     assert "zebra/1.jpg does not exist" in words
-    assert words.endswith(f"The paths of the table are relative to {tmp_path / 'photos'}")
+    assert f"The paths of the table are relative to {tmp_path / 'photos'}; --image-root" in words

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fastpipe.errors import format_count, readable
+from fastpipe.errors import ConfigError, format_count, readable
 from fastpipe.sources.scan.cache import KeptScan, list_kept_scans
 from fastpipe.store.remote import contents
 from fastpipe.store.remote.options import RemoteOptions
@@ -119,19 +120,32 @@ def verify_datasets(
 @app.command(
     "clear",
     cls=PlainCommand,
-    epilog="fastpipe cache clear\nfastpipe cache clear s3://bucket/train",
+    epilog="fastpipe cache clear s3://bucket/train\nfastpipe cache clear --all",
 )
-def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
+def clear_datasets(
+    data: Annotated[
+        str | None,
+        typer.Argument(metavar="DATA", help="URL or fingerprint of one dataset."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Remove all datasets and scans.")
+    ] = False,
+    cache_dir: CacheDir = None,
+) -> None:
     """Remove one dataset, or all, from the cache.
 
     Datasets that a process uses stay. Without --cache-dir, DATA may also be the folder, tar or
-    pattern of a scan, and without DATA all scans are removed as well.
+    pattern of a scan, and --all removes all scans as well.
     """
     with exit_codes():
         root = cache_dir or RemoteOptions().cache_dir
         scans = []
         if cache_dir is None:
             scans = list_kept_scans()
+        if every and data is not None:
+            raise ConfigError(f"pass either {data} or --all")
+        if not every and data is None:
+            _refuse_to_clear_all(root, scans)
         if data is not None:
             source = readable(os.path.abspath(data))
             scans = [scan for scan in scans if scan.source == source]
@@ -155,6 +169,25 @@ def clear_datasets(data: Which = None, cache_dir: CacheDir = None) -> None:
                 out.print(f"in use, not removed: {readable(dataset.url)}")
         if num_in_use:
             raise typer.Exit(1)
+
+
+def _refuse_to_clear_all(root: Path, scans: Sequence[KeptScan]) -> None:
+    """Raises ConfigError if there is anything to remove: to fetch it again may take hours."""
+    datasets = contents.kept_datasets(root)
+    kept = []
+    if datasets:
+        size_gb = sum(dataset.disk_bytes for dataset in datasets) / 1e9
+        count = format_count(len(datasets), "dataset")
+        kept.append(f"{count} in {readable(root)} ({size_gb:,.2f} GB)")
+    if scans:
+        size_mb = sum(scan.disk_bytes for scan in scans) / 1e6
+        kept.append(f"{format_count(len(scans), 'scan')} ({size_mb:,.2f} MB)")
+    if kept:
+        raise ConfigError(
+            f"say what to remove: the cache has {' and '.join(kept)}. To remove one of those that "
+            "`fastpipe cache ls` lists: fastpipe cache clear DATA. To remove all: fastpipe cache "
+            "clear --all"
+        )
 
 
 def _scan_name(scan: KeptScan) -> str:

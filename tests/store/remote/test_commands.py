@@ -112,7 +112,7 @@ def test_cache_ls_verify_clear(
         (one,) = json.loads(succeeded("cache", "ls", "--json"))["datasets"]
         assert (one["url"], one["samples"], one["in_use"]) == (range_server.url, 160, True)
         assert one["resident_bytes"] == one["shard_bytes"] == remote_bytes <= one["disk_bytes"]
-        assert "in use, not removed" in fp("cache", "clear").stdout
+        assert "in use, not removed" in fp("cache", "clear", "--all").stdout
     del loader
     listed = succeeded("cache", "ls")
     assert range_server.url in listed
@@ -133,6 +133,9 @@ def test_cache_ls_verify_clear(
     assert "has no s3://bucket/other; it has http" in failed(
         2, "cache", "clear", "s3://bucket/other"
     )
+    words = failed(2, "cache", "clear")
+    assert f"the cache has 1 dataset in {cache} (0.01 GB). To remove one of those that" in words
+    assert "fastpipe cache clear DATA. To remove all: fastpipe cache clear --all" in words
     assert "removed: http" in succeeded("cache", "clear", range_server.url)
     assert "holds no dataset" in succeeded("cache", "ls")
 
@@ -158,7 +161,12 @@ def test_cache_ls_and_clear_scans(tmp_path: Path) -> None:
     assert "scan of" not in succeeded("cache", "ls", "--cache-dir", tmp_path)
     assert f"removed: scan of {tmp_path / 'one'}" in succeeded("cache", "clear", "one")
     assert str(tmp_path / "two") in succeeded("cache", "ls")
-    assert "removed: scan of nothing: damaged, " in succeeded("cache", "clear")
+    words = failed(2, "cache", "clear")
+    assert "the cache has 2 scans (0." in words
+    assert "To remove all: fastpipe cache clear --all" in words
+    assert "pass either one or --all" in failed(2, "cache", "clear", "one", "--all")
+    assert len(json.loads(succeeded("cache", "ls", "--json"))["scans"]) == 2
+    assert "removed: scan of nothing: damaged, " in succeeded("cache", "clear", "--all")
     assert json.loads(succeeded("cache", "ls", "--json"))["scans"] == []
 
 
