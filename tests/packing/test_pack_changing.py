@@ -290,7 +290,7 @@ def test_another_folder_is_not_taken_for_the_same_one_changed(
     (other / "class-0" / "bad").unlink()
     with pytest.raises(
         PackError,
-        match=rf"unfinished pack with other sources .*source '{source}' there, '{other}' now",
+        match=rf"unfinished pack with other sources .*begun with the source {source}; now it is {other}\.",
     ):
         pack(other, packed, SMALL)
     assert digests(packed) == before

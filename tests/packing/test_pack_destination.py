@@ -227,15 +227,29 @@ def test_a_finished_dataset_is_left_alone(source: Path, packed: Path) -> None:
 
 
 OTHER_OPTIONS = [
-    (PackOptions(seed=1), "seed 0 there, 1 now"),
-    (PackOptions(shard_size=200_000), "shard_size 256000000 there, 200000 now"),
-    (PackOptions(EncodeOptions(max_size=20)), "max_size None there, 20 now"),
-    (PackOptions(EncodeOptions(keep_metadata=True)), "keep_metadata False there, True now"),
-    (PackOptions(EncodeOptions(tile=8)), "tile 32 there, 8 now"),
-    (PackOptions(EncodeOptions(tile=0)), "tile 32 there, 0 now"),
+    (PackOptions(shuffle=False), "without --no-shuffle; now it would be with --no-shuffle"),
+    (
+        PackOptions(EncodeOptions(apply_exif=True, tile=8)),
+        "with --exif ignore, with --tile 32; now it would be with --exif apply, with --tile 8",
+    ),
+    (PackOptions(seed=1), "with --seed 0; now it would be with --seed 1 .seed=1."),
+    (
+        PackOptions(shard_size=200_000),
+        "with --shard-size 256000000; now it would be with --shard-size 200000",
+    ),
+    (
+        PackOptions(EncodeOptions(max_size=20)),
+        "without --max-size; now it would be with --max-size 20 .max_size=20.",
+    ),
+    (
+        PackOptions(EncodeOptions(keep_metadata=True)),
+        "without --keep-metadata; now it would be with --keep-metadata",
+    ),
+    (PackOptions(EncodeOptions(tile=8)), "with --tile 32; now it would be with --tile 8"),
+    (PackOptions(EncodeOptions(tile=0)), "with --tile 32; now it would be with --tile 0"),
     (
         PackOptions(EncodeOptions(storage="coefficients")),
-        "storage 'jpeg' there, 'coefficients' now",
+        "with --storage jpeg; now it would be with --storage coefficients",
     ),
 ]
 

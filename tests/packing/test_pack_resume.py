@@ -129,7 +129,8 @@ def test_an_unfinished_pack_of_other_options_needs_overwrite(
     stop_after(source, destination, 2)
     before = states(destination)
     with pytest.raises(
-        PackError, match=r"unfinished pack with other sources or options \(seed 0 there, 1 now"
+        PackError,
+        match=r"unfinished pack with other sources or options: it was begun with --seed 0; now .* --seed 1",
     ):
         pack(source, destination, PackOptions(shard_size=100_000, seed=1))
     assert states(destination) == before
@@ -145,9 +146,7 @@ def test_a_pack_does_not_go_on_with_another_pillow(
     before = digests(destination)
     for module in (destination_of_packs, planning):
         monkeypatch.setattr(module, "made_with", lambda: {**made_with(), "pillow": "1.1.7"})
-    with pytest.raises(
-        PackError, match=r"made_with .*'pillow': .* there, .*'pillow': '1.1.7'.* now"
-    ):
+    with pytest.raises(PackError, match=r"it was begun with pillow [\d.]+; now it is 1\.1\.7\."):
         pack(source, destination, SHARDS)
     assert digests(destination) == before
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.sources.pack_sources import write_folder
 from support.sources.turned import photos
 
 import fastpipe
@@ -55,7 +56,10 @@ def test_boxes_of_an_older_version_are_not_up_to_date(tmp_path: Path) -> None:
     fastpipe.pack(source, packed)
     assert fastpipe.pack(source, packed).already_packed
     as_older_versions_wrote(packed)
-    with pytest.raises(PackError, match="coordinates None there, 'shown' now"):
+    with pytest.raises(
+        PackError,
+        match="with boxes of the images as stored; now it would be with boxes of the images as shown",
+    ):
         fastpipe.pack(source, packed)
     (tmp_path / "more").mkdir()
     grown = fastpipe.add(yolo(tmp_path / "more" / "yolo", 3), packed)
@@ -115,3 +119,15 @@ def test_a_source_without_boxes_takes_over_what_it_has(tmp_path: Path) -> None:
     assert copies.startswith("copies: 1 image that is added now is in the dataset already")
     data = fastpipe.open(packed)
     assert data.classes[data["label"][list(data["key"]).index("photos/3.jpg")]] == "dog"
+
+
+def test_another_split_is_named_as_the_user_writes_it(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        write_folder(tmp_path / "photos" / split)
+    fastpipe.pack(tmp_path / "photos", tmp_path / "packed", split="train")
+    words = (
+        r"holds a different dataset: it was packed with --split train; now it would be with --split val "
+        r"\(split='val'\)\. Choose another folder"
+    )
+    with pytest.raises(PackError, match=words):
+        fastpipe.pack(tmp_path / "photos", tmp_path / "packed", split="val")

@@ -25,6 +25,10 @@ from fastpipe.errors import (
 )
 from fastpipe.machine.environment import count_ranks
 from fastpipe.packing.job.changed_sources import compare_with_packed
+from fastpipe.packing.job.other_options import (
+    describe_other_options,
+    describe_other_state,
+)
 from fastpipe.packing.job.removal import removal_of_missing
 from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.shard.journal import Journal
@@ -293,15 +297,14 @@ def _check_same_pack(
     # changed. Both at once is another source.
     if differing in (set(), {"source"}, {"listing"}):
         return
-    if unfinished.get("options") == plan["options"]:
-        changes = _describe_changes(
-            unfinished, {name: plan[name] for name in ("source", "made_with")}
-        )
-    else:
-        changes = _describe_changes(unfinished.get("options"), plan["options"])
+    changes = describe_other_options(
+        unfinished.get("options"), plan["options"], "begun"
+    )
+    if not changes:
+        changes = describe_other_state(unfinished, plan)
     raise PackError(
-        f"{journal.store.place} holds an unfinished pack with other sources or options "
-        f"({changes}). Run the earlier command again to finish it, choose another folder, or pass "
+        f"{journal.store.place} holds an unfinished pack with other sources or options: "
+        f"{changes}. Run the earlier command again to finish it, choose another folder, or pass "
         "--overwrite to start from the beginning"
     )
 
@@ -336,7 +339,11 @@ def _difference(
     if facts.made_by:
         return f"{facts.made_by} writes only new ones"
 
-    options = _first_pack(info).get("options", {})
+    first_pack = _first_pack(info)
+    made_by = first_pack.get("source", {}).get("made_by")
+    if made_by:
+        return f"it was written by {made_by}"
+    options = first_pack.get("options", {})
     num_turned = info.get("counts", {}).get("exif_oriented", 0)
     if BY_RULE not in options and num_turned == 0:
         # No image is turned, so that boxes of the image as shown and as stored are the same.
@@ -344,7 +351,7 @@ def _difference(
         shaping.pop(BY_RULE, None)
     if options == shaping:
         return None
-    return _describe_changes(options, shaping)
+    return describe_other_options(options, shaping)
 
 
 def _has_content(info: dict[str, Any], facts: Facts) -> bool:
@@ -402,13 +409,3 @@ def _is_unchanged(
     # The next pack need not compare them again.
     os.utime(file, ns=(facts.time_ns, facts.time_ns))
     return True
-
-
-def _describe_changes(old: object, new: dict[str, Any]) -> str:
-    old_values = old if isinstance(old, dict) else {}
-    changes = []
-    for name, value in new.items():
-        old_value = old_values.get(name)
-        if old_value != value:
-            changes.append(f"{name} {old_value!r} there, {value!r} now")
-    return "; ".join(changes) or "the source files have changed"

@@ -122,7 +122,7 @@ def test_to_replace_a_dataset(
     before = bucket.objects("out")
     with pytest.raises(
         PackError,
-        match=r"holds a different dataset.*shard_size 150000 there, 100000 now.*--overwrite",
+        match=r"holds a different dataset.*with --shard-size 150000; now .*with --shard-size 100000.*--overwrite",
     ):
         fastpipe.pack(source, out, spool=spool, **SMALL)
     seen: list[str] = []

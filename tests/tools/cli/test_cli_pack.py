@@ -240,7 +240,7 @@ def test_tiles_are_32_pixels_wide_if_not_told_otherwise(source: Path, tmp_path: 
     assert json.loads((packed / "dataset.json").read_bytes())["packs"][0]["options"]["tile"] == 32
     assert "nothing to do" in succeeded("pack", source, packed, "--tile", "32")
     text = failed(1, "pack", source, packed, "--tile", "16")
-    assert "tile 32 there, 16 now" in text
+    assert "it was packed with --tile 32; now it would be with --tile 16 (tile=16)" in text
     assert "--overwrite" in text
 
 
