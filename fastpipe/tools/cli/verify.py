@@ -162,12 +162,17 @@ def _describe_check(report: Report) -> str:
     samples = format_count(report.samples, "sample")
     shards = format_count(report.shards, "shard")
     text = f"{samples} in {shards}"
+    if report.samples_unread:
+        num_checked = report.samples - report.samples_unread
+        text = (
+            f"{num_checked:,} of {text} ({report.samples_unread:,} could not be read)"
+        )
     if report.quick:
         return (
             f"{text}: checked sizes, the index and the small files; no shard was read"
         )
     if not report.bytes:
-        return f"none of the {text} could be read"
+        return f"none of the {samples} in {shards} could be read"
     mb_per_s = report.bytes / max(report.seconds, 1e-9) / 1e6
     # A shard that is missing or cut off has images that nobody decoded.
     bytes_read = f"{report.bytes:,} bytes" + (

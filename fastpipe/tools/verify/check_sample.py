@@ -276,6 +276,7 @@ class SpanResult(NamedTuple):
     data: bytes  # of the span; fewer where the shard ends before
     unreadable: str | None  # why the span cannot be read
     mismatches: list[Mismatch]  # in order
+    num_unread: int  # samples of which no byte could be read
 
 
 def check_span(span: ShardSpan) -> SpanResult:
@@ -290,6 +291,7 @@ def check_span(span: ShardSpan) -> SpanResult:
 
     view = memoryview(data)
     mismatches = []
+    num_unread = 0
     for position, (start, stop) in enumerate(pairwise([*span.starts, span.stop])):
         sample = shard.first_sample + span.first_row + position
         record = span.records[position]
@@ -307,7 +309,10 @@ def check_span(span: ShardSpan) -> SpanResult:
                 mismatches.append(
                     Mismatch(new_damage(problem_text, offset=start), of_shard=True)
                 )
+                num_unread += 1
                 continue
+        if not len(sample_data):
+            num_unread += 1  # it is behind the end of the shard
         is_last = span.last and position == len(span.starts) - 1
         mismatch = _check_sample(
             shard,
@@ -321,7 +326,7 @@ def check_span(span: ShardSpan) -> SpanResult:
             key = _source_path(start, sample_data, record)
             damage = replace(mismatch.damage, key=key)
             mismatches.append(mismatch._replace(damage=damage))
-    return SpanResult(data, unreadable, mismatches)
+    return SpanResult(data, unreadable, mismatches, num_unread)
 
 
 def _read_range(shard: ShardFacts, start: int, stop: int) -> bytes:

@@ -181,6 +181,7 @@ class ShardFindings:
     # Everything else, shard by shard.
     of_contents: list[Damage] = field(default_factory=list)
     bytes_read: int = 0
+    samples_unread: int = 0
 
     @property
     def damages(self) -> list[Damage]:
@@ -285,7 +286,9 @@ def check_shards(
             size_is_wrong.add(shard.number)
         # Without records, `check_size` names lost samples only where the shard cannot be opened.
         are_all_lost = any(damage.samples for damage in damages)
-        if not are_all_lost:
+        if are_all_lost:
+            findings.samples_unread += shard.samples
+        else:
             readable.append(shard)
             # dataset.json may name a size of any length.
             readable_bytes[shard.number] = min(shard.size_bytes, size.size_bytes)
@@ -316,6 +319,7 @@ def check_shards(
             samples_done += len(span.starts)
             bytes_done += span.stop - span.start
             findings.bytes_read += len(checked.data)
+            findings.samples_unread += checked.num_unread
             problems = len(findings.of_sizes) + len(findings.of_contents)
             on_progress(
                 WorkProgress(

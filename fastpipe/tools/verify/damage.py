@@ -54,6 +54,7 @@ class Report:
     path: str  # the dataset's folder or URL
     quick: bool  # no shard was read
     samples: int = 0  # in the dataset; 0 where dataset.json cannot be read
+    samples_unread: int = 0  # that could not be read, so that they were not checked
     shards: int = 0
     bytes: int = 0  # of the shards, as far as they were read
     seconds: float = 0.0

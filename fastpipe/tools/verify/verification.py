@@ -112,6 +112,7 @@ def verify(
         )
 
     bytes_read = 0
+    samples_unread = 0
     if quick:
         findings += check_quickly(description.shards, index_part)
     else:
@@ -136,12 +137,14 @@ def verify(
         )
         findings += shard_findings.damages
         bytes_read = shard_findings.bytes_read
+        samples_unread = shard_findings.samples_unread
 
     return Report(
         path=str(path),
         quick=quick,
         samples=sum(shard.samples for shard in description.shards),
         shards=len(description.shards),
+        samples_unread=samples_unread,
         bytes=bytes_read,
         seconds=time.monotonic() - started,
         findings=_with_version_folder(findings, description.info),
@@ -321,6 +324,7 @@ def check_on_ray(
         merged.of_sizes += findings.of_sizes
         merged.of_contents += findings.of_contents
         merged.bytes_read += findings.bytes_read
+        merged.samples_unread += findings.samples_unread
     return merged
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +37,24 @@ def test_a_missing_shard_is_not_said_to_be_decoded(
         "\n", " "
     )
     assert "decoded" not in text
+
+
+def test_samples_that_cannot_be_read_are_not_said_to_be_checked(
+    many_shards: Path, copied: Callable[[Path], Path]
+) -> None:
+    dataset = copied(many_shards)
+    index = PackedIndex(dataset)
+    shards = index.shards
+    shards[0].path.unlink()
+    # The last shard ends before its last sample.
+    last = len(index) - 1
+    os.truncate(shards[-1].path, int(index.records[last]["offset"]) - 3 * 512)
+    num_unread = int(index.shard_starts[1]) + 1
+    text = " ".join(fp("verify", dataset).stdout.split())
+    words = f"checked {len(index) - num_unread:,} of {len(index)} samples in {len(shards)} shards "
+    assert f"{words}({num_unread} could not be read), " in text
+    content = json.loads(fp("verify", dataset, "--json").stdout)
+    assert content["samples_unread"] == num_unread
 
 
 def test_damage_is_named_and_ends_with_1(textured: Path, copied: Callable[[Path], Path]) -> None:
