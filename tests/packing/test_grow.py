@@ -544,7 +544,7 @@ def test_log_shows_commands_with_their_arguments(tmp_path: Path) -> None:
     succeeded("add", tmp_path / "src", packed, "--by", "content", "--format", "imagefolder")
     commands = [entry["command"] for entry in json.loads(succeeded("log", packed, "--json"))]
     assert commands == [
-        "fastpipe pack SRC DST --exif apply --seed 3 --no-shuffle",
+        f"fastpipe pack SRC {packed} --exif apply --seed 3 --no-shuffle",
         f"fastpipe add {tmp_path / 'src'} {packed} --by content --format imagefolder",
     ]
     said = succeeded("log", packed)

@@ -178,6 +178,10 @@ def log(data: options.PackedData, as_json: options.AsJson = False) -> None:
     """
     with exit_codes():
         entries = versions(place(data))
+        has_source = any(entry["command"].startswith(_PACK) for entry in entries)
+        for entry in entries:
+            # The recorded command of a pack has no paths.
+            entry["command"] = _with_destination(entry["command"], data)
         if as_json:
             print_json(entries)
             return
@@ -195,11 +199,10 @@ def log(data: options.PackedData, as_json: options.AsJson = False) -> None:
                 f"{entry['samples']:,}",
                 f"{entry['added']:,}",
                 f"{entry['removed']:,}",
-                # The recorded command of a pack has no paths.
-                readable(_with_destination(entry["command"], data)),
+                readable(entry["command"]),
             )
         out.print(table)
-        if any(entry["command"].startswith(_PACK) for entry in entries):
+        if has_source:
             out.print(
                 "SRC: the source of the first pack; a dataset does not record where it was"
             )
