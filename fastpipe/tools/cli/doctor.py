@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -188,17 +187,21 @@ def _print_watched(watched: Watched) -> None:
 
 
 def doctor_table(checks: Sequence[Check]) -> RenderableType:
-    """One row a check: the finding, the verdict, and what to do."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    """One row a check: the verdict, the finding, and below it what to do.
+
+    The two share a column: it is wide enough in 80 characters for a setting that a user copies.
+    """
+    table = Table(box=None, pad_edge=False)
     table.add_column("check", no_wrap=True)
-    table.add_column("found", overflow="fold")
     table.add_column("verdict", no_wrap=True)
-    table.add_column("what to do", overflow="fold")
+    table.add_column("found, and what to do", overflow="fold")
     for check in checks:
+        lines = readable(check.found)
+        if check.advice:
+            lines += f"\n-> {readable(check.advice)}"
         table.add_row(
             check.name,
-            readable(check.found),
             Text(check.verdict.value, style=_STYLES[check.verdict.name]),
-            readable(check.advice),
+            lines,
         )
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import resource
@@ -14,10 +15,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from support.datasets.packed import damage
 from support.programs.cli_run import failed, fp
 
 import fastpipe
+from fastpipe.tools.cli.doctor import doctor_table
 from fastpipe.tools.doctor import Check, Verdict, examine, libjpeg_simd, libraries, system
 from fastpipe.tools.doctor import dataset_checks as dataset
 from fastpipe.tools.doctor.libjpeg_simd import JpegSimd
@@ -298,9 +301,25 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, flat: Path, tmp_path: Path
         assert f"{option} needs --train-script COMMAND" in failed(2, "doctor", option, "5")
 
 
-def test_a_row_of_the_table_is_one_line_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_advice_is_one_line_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that is broken in its middle cannot be copied."""
     advice = "set it before Python starts: " + "A=1 " * 40 + "OPENCV_FOR_THREADS_NUM=1"
     check = Check("threads", "found " * 40, Verdict.NOTE, advice)
     monkeypatch.setattr("fastpipe.tools.doctor.examine", lambda data: [check])
     assert advice in fp("doctor").stdout
+
+
+def test_a_setting_is_not_broken_in_80_columns_and_a_pipe_gets_no_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    advice = "for your own worker processes: OPENCV_FOR_THREADS_NUM=1, OPENBLAS_NUM_THREADS=1"
+    found = "2 workers of DataLoader with 2 of OpenCV and OpenBLAS each: 4 threads"
+    checks = [Check("open files (ulimit -n)", found, Verdict.NOTE, advice)]
+    terminal = Console(width=80, file=io.StringIO(), force_terminal=True)
+    with terminal.capture() as captured:
+        terminal.print(doctor_table(checks))
+    text = captured.get()
+    assert "OPENCV_FOR_THREADS_NUM=1" in text
+    assert "OPENBLAS_NUM_THREADS=1" in text
+    monkeypatch.setattr("fastpipe.tools.doctor.examine", lambda data: checks)
+    assert "───" not in fp("doctor").stdout
