@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 import sys
@@ -142,3 +143,13 @@ def test_mistakes(
     with pytest.raises(SystemExit, match="2"):
         train_imagenet.main([str(flat), "--epochs", "0"])
     assert "must be at least 1" in capsys.readouterr().err
+
+
+def test_examples_use_public_names_alone() -> None:
+    for file in (ROOT / "examples").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            internal = [name for name in modules if name.startswith("fastpipe.")]
+            assert set(internal) <= {"fastpipe.timm", "fastpipe.wds", "fastpipe.prometheus"}, file

@@ -84,8 +84,10 @@ def test_a_compiled_model_has_the_same_checkpoint(
 
 
 def test_the_demo_reaches_what_it_states(tmp_path: Path) -> None:
+    demo = [sys.executable, "-m", "fastpipe", "demo", str(tmp_path / "demo"), "--photos", "1200"]
+    subprocess.run(demo, check=True, capture_output=True, timeout=1800)
     script = ROOT / "examples" / "train_demo.py"
-    command = [sys.executable, "-W", "error", str(script), str(tmp_path / "demo")]
+    command = [sys.executable, "-W", "error", str(script), str(tmp_path / "demo" / "packed")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     reached = re.search(
