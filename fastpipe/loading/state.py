@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fastpipe.dataset.format.index import Index
 from fastpipe.distribution import UPGRADE
 from fastpipe.errors import ConfigError, format_count, whole
+from fastpipe.loading.other_numbers import describe_other_numbers
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.epoch_batches import num_batches
 from fastpipe.plan.patches import Patches
@@ -26,6 +27,9 @@ if TYPE_CHECKING:  # the commands that show a dataset need no torch
 STATE_VERSION = 1
 # A key in "order", which is a text, for the stored datasets of the state. Only messages need it.
 _STORED = "stored"
+# A state keeps the names of so many classes of a stored dataset, so that it stays small.
+_MAX_CLASSES = 100
+_MAX_SHOWN_CLASSES = 2
 # A key in "order" of batches with a budget: the number of ranks, which may change.
 RANKS = "ranks"
 
@@ -106,8 +110,8 @@ def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
     if dataset != data.index.content:
         raise ConfigError(
             f"load_state_dict: {_describe_other_dataset(stored, versions, data)}, or start without "
-            f"the state. {_how_to_go_on(state)}. (The state belongs to dataset {dataset!r}; this "
-            f"loader reads dataset {data.index.content!r})"
+            f"the state. {_describe_other_numbers(stored, data)}{_how_to_go_on(state)}. (The state "
+            f"belongs to dataset {dataset!r}; this loader reads dataset {data.index.content!r})"
         )
     return order
 
@@ -264,15 +268,16 @@ class _Stored(NamedTuple):
 
     @classmethod
     def of(cls, index: Index) -> _Stored:
-        first_classes = index.classes[:2]
+        first_classes = index.classes[:_MAX_CLASSES]
         return cls(index.lineage, len(index), len(index.classes), first_classes)
 
     def __str__(self) -> str:
         samples = format_count(self.samples, "sample")
         if not self.classes:
             return samples
-        names = ", ".join(repr(name[:20]) for name in self.first_classes)
-        if self.classes > len(self.first_classes):
+        shown_classes = self.first_classes[:_MAX_SHOWN_CLASSES]
+        names = ", ".join(repr(name[:20]) for name in shown_classes)
+        if self.classes > len(shown_classes):
             names += ", ..."
         return f"{samples} of {format_count(self.classes, 'class')}: {names}"
 
@@ -288,9 +293,8 @@ def _how_to_go_on(state: Mapping[str, Any]) -> str:
 def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> str:
     """How the dataset of a state differs from the open one: another one, or another version."""
     indexes = [dataset.index for dataset in data.stored]
-    try:
-        state_datasets = [_Stored(*values) for values in stored]
-    except TypeError:  # somebody has edited the state
+    state_datasets = _read_stored(stored)
+    if state_datasets is None:
         return (
             "the state was saved with another dataset than "
             f"{indexes[0].path}. Open the dataset of the state"
@@ -330,6 +334,22 @@ def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> 
         f"{' and '.join(differences)}. Pass {', '.join(options)} to the loader in place of the "
         "path"
     )
+
+
+def _read_stored(stored: Any) -> list[_Stored] | None:
+    try:
+        return [_Stored(*values) for values in stored]
+    except TypeError:  # somebody has edited the state
+        return None
+
+
+def _describe_other_numbers(stored: Any, data: Dataset) -> str:
+    """As describe_other_numbers, of the datasets of a state; "" if it does not know them."""
+    state_datasets = _read_stored(stored)
+    if state_datasets is None or len(state_datasets) != len(data.stored):
+        return ""
+    classes = [dataset.first_classes for dataset in state_datasets]
+    return describe_other_numbers(classes, [dataset.index for dataset in data.stored])
 
 
 def _find_changed(

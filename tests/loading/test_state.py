@@ -273,6 +273,30 @@ def test_another_dataset_is_told_from_another_version(
     )
 
 
+def test_classes_with_other_numbers_are_named(tmp_path: Path) -> None:
+    def folder_of(name: str, classes: list[str]) -> Path:
+        for number, class_name in enumerate(classes):
+            (tmp_path / name / class_name).mkdir(parents=True)
+            color = (number, 0, 0)
+            Image.new("RGB", (16, 16), color).save(tmp_path / name / class_name / "1.jpg")
+        return tmp_path / name
+
+    old = ["bee", "cow", "dog"]
+    with loader_of(folder_of("old", old)) as loader:
+        loader.set_epoch(2)
+        state = loader.state_dict()
+    new = folder_of("new", ["ant", *old])
+    text = refused(state, new)
+    assert "3 samples of 3 classes: 'bee', 'cow', ... before" in text
+    moved = "'bee' was 0 and is 1, 'cow' was 1 and is 2, 'dog' was 2 and is 3. So a model"
+    assert f"Classes have other numbers now: {moved}" in text
+    assert text.index("with classes_from=") < text.index("loader.set_epoch(2)")
+    assert fastpipe.open(new, classes_from=[*old, "ant"]).classes == [*old, "ant"]
+    # A new class behind the old ones, and the classes of something else.
+    for name, classes in {"more": [*old, "elk"], "other": ["car", "dog", "van"]}.items():
+        assert "other numbers" not in refused(state, folder_of(name, classes))
+
+
 def test_of_joined_datasets_the_one_that_has_changed_is_named(flat: Path, tmp_path: Path) -> None:
     folder = tmp_path / "src" / "ant"
     folder.mkdir(parents=True)

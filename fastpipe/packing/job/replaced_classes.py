@@ -10,8 +10,8 @@ from typing import Any
 from fastpipe.dataset.format.description import parse_info
 from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.layout import DATASET_FILE
+from fastpipe.dataset.renumbered import find_renumbered
 from fastpipe.errors import DatasetError, first_names
-from fastpipe.packing.job.renumbered import find_renumbered
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.listing import Assumption
 

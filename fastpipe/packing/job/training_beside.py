@@ -1,7 +1,7 @@
 """A packed dataset -> an assumption if the training set beside it numbers the same classes otherwise.
 
 The sources may lie in folders that have nothing to do with each other. So this looks at the
-datasets: data/val beside data/train.
+datasets: data/val beside data/train, and data/train_v2 beside data/train.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.dataset.format.description import read_info
-from fastpipe.dataset.format.layout import DATASET_FILE
-from fastpipe.errors import DatasetError, PackError, first_names, readable
-from fastpipe.packing.job.renumbered import find_renumbered
-from fastpipe.sources.files import names_in, shared_folders
-from fastpipe.sources.folders.splits import FEW, meaning_of_split
+from fastpipe.dataset.renumbered import Renumbered, find_renumbered
+from fastpipe.errors import DatasetError, first_names, format_count, readable
+from fastpipe.packing.job.datasets_beside import find_other_version, find_training_set
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import quote_for_shell
 
 _CLASSES_FROM = "--classes-from"
-# The description of more shards than this takes long to read.
-_MAX_BYTES = 8 << 20
 _MAX_NAMES = 5
+_MAX_LIST = 20
+# Two datasets may have a class in common though they are about different things.
+_MIN_COMMON_OF_VERSIONS = 2
 
 
 def assume_other_numbers_beside(
@@ -40,49 +39,83 @@ def assume_other_numbers_beside(
     # The source lies beside the source of the training set, and the same was found there.
     if any(_CLASSES_FROM in str(assumption) for assumption in assumed):
         return []
-    training_info = None
-    name = _name_of_training_set(destination)
-    if name is not None:
-        # A damaged dataset says nothing of this one.
-        with contextlib.suppress(DatasetError, OSError):
-            training_info = read_info(destination.parent / name)
-    if name is None or training_info is None:
-        return []
-    classes: list[str] = info["classes"]
-    known: list[str] = training_info["classes"]
-    other = [renumbered.name for renumbered in find_renumbered(classes, known)]
-    if not other:
-        return []
-    training = destination.parent / name
-    shown = readable(str(training))
-    verb = "has" if len(other) == 1 else "have"
-    number = "another number" if len(other) == 1 else "other numbers"
-    return [
-        Assumption(
-            f"classes: {shown}, beside this dataset, has the classes {first_names(known, _MAX_NAMES)}; "
-            f"here {first_names(other, _MAX_NAMES)} {verb} {number}. If a model of {shown} is "
-            "evaluated on this dataset, pack it again with this option, and --overwrite "
-            "(overwrite=True)",
-            f"{_CLASSES_FROM} {quote_for_shell(str(training))}",
-        )
-    ]
-
-
-def _name_of_training_set(destination: Path) -> str | None:
-    """The name of the only folder beside a dataset that is called like a training set."""
     folder = Path(os.path.abspath(destination))
-    if meaning_of_split(folder.name) == "train":
-        return None
-    if folder.parent in shared_folders(folder):
-        return None
-    names = []
-    try:
-        for name in names_in(folder.parent, FEW).folders:
-            file = folder.parent / name / DATASET_FILE
-            if meaning_of_split(name) != "train" or not file.is_file():
-                continue
-            if file.stat().st_size <= _MAX_BYTES:
-                names.append(name)
-    except (PackError, OSError):
-        return None  # a folder may be closed to the user
-    return names[0] if len(names) == 1 else None
+    classes: list[str] = info["classes"]
+    training = find_training_set(folder)
+    if training is not None:
+        known = _read_classes(training)
+        renumbered = find_renumbered(classes, known)
+        if renumbered:
+            return [_describe(destination, training, known, classes, renumbered)]
+    version = find_other_version(folder)
+    if version is not None:
+        known = _read_classes(version)
+        renumbered = _find_renumbered_of_versions(classes, known)
+        if renumbered:
+            return [_describe(destination, version, known, classes, renumbered)]
+    return []
+
+
+def _read_classes(folder: Path) -> list[str]:
+    # A damaged dataset says nothing of another one.
+    with contextlib.suppress(DatasetError, OSError):
+        return list(read_info(folder)["classes"])
+    return []
+
+
+def _find_renumbered_of_versions(
+    classes: Sequence[str], known: Sequence[str]
+) -> list[Renumbered]:
+    """As find_renumbered, if one of the two lists may have grown out of the other one."""
+    num_common = len({*classes} & {*known})
+    if num_common < _MIN_COMMON_OF_VERSIONS:
+        return []
+    if len(classes) <= len(known):
+        return find_renumbered(classes, known)
+    # A version may have many new classes, so it counts which of the old ones are still there.
+    renumbered = []
+    for name, old_number, number in find_renumbered(known, classes):
+        renumbered.append(Renumbered(name, number, old_number))
+    return renumbered
+
+
+def _describe(
+    destination: Path,
+    beside: Path,
+    known: Sequence[str],
+    classes: Sequence[str],
+    renumbered: Sequence[Renumbered],
+) -> Assumption:
+    """Says which numbers differ, and how to pack the dataset with those of the one beside it.
+
+    Args:
+        destination: the folder of the dataset, as the user has written it.
+        beside: the folder of the other dataset.
+        known: the classes of the other dataset.
+        classes: those of this one.
+        renumbered: the classes of both that have different numbers.
+    """
+    shown_path = _as_written(beside, destination)
+    shown = readable(str(shown_path))
+    name, number, known_number = renumbered[0]
+    difference = f"classes: {shown}, beside this dataset, numbers {name!r} {known_number}; here it is {number}"
+    if len(renumbered) > 1:
+        difference += f" ({format_count(len(renumbered), 'class')} have other numbers)"
+    again = f"For a model of {shown}, pack again with --overwrite (overwrite=True) and this option"
+    if {*classes} <= {*known}:
+        option = f"{_CLASSES_FROM} {quote_for_shell(str(shown_path))}"
+        return Assumption(f"{difference}. {again}", option)
+    new_classes = [name for name in classes if name not in {*known}]
+    return Assumption(
+        f"{difference}. {again}; FILE has a class on each line, those of {shown} first, in their order "
+        f"({first_names(known, _MAX_LIST)}), then the new ones ({first_names(new_classes, _MAX_NAMES)}). "
+        f"Or let {shown} grow: fastpipe add SRC {quote_for_shell(str(shown_path))}",
+        f"{_CLASSES_FROM} FILE",
+    )
+
+
+def _as_written(beside: Path, destination: Path) -> Path:
+    """The path of the folder beside another one, relative if the other one's is."""
+    if destination.is_absolute():
+        return beside
+    return Path(os.path.relpath(beside))

@@ -1,4 +1,4 @@
-"""A validation set that is packed beside a training set, whose classes have other numbers."""
+"""A dataset that is packed beside a training set, or beside an earlier version, with other numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
 
-WORDS = "beside this dataset, has the classes"
+WORDS = "beside this dataset, numbers"
 
 
 def photos(folder: Path, classes: list[str]) -> Path:
@@ -35,7 +35,7 @@ def test_other_numbers_than_those_of_the_training_set(data: Path, tmp_path: Path
     source = photos(tmp_path / "second", ["ant", "cow", "dog"])
     (text,) = texts_of(source, data / "pv")
     assert text.startswith(
-        f"classes: {data}/train, {WORDS} ant, bee, cow, dog; here cow, dog have other numbers. "
+        f"classes: {data}/train, {WORDS} 'cow' 2; here it is 1 (2 classes have other numbers). "
     )
     assert text.endswith(f"(--classes-from {data}/train)")
     # The command that it names.
@@ -44,12 +44,51 @@ def test_other_numbers_than_those_of_the_training_set(data: Path, tmp_path: Path
     assert fastpipe.open(data / "pv").classes == ["ant", "bee", "cow", "dog"]
 
 
+@pytest.mark.parametrize("folder", ["data/train_v2", "data/train2", "data_v2/train", "data/new"])
+def test_a_new_class_that_is_sorted_first(data: Path, tmp_path: Path, folder: str) -> None:
+    source = photos(tmp_path / "second", ["aal", "ant", "bee", "cow", "dog"])
+    (text,) = texts_of(source, tmp_path / folder)
+    assert text.startswith(
+        f"classes: {data}/train, {WORDS} 'ant' 0; here it is 1 (4 classes have other numbers). "
+    )
+    assert "first, in their order (ant, bee, cow, dog), then the new ones (aal)" in text
+    assert f"fastpipe add SRC {data}/train (--classes-from FILE)" in text
+    # The options that it names.
+    (tmp_path / "names.txt").write_text("ant\nbee\ncow\ndog\naal\n")
+    again = {"classes_from": tmp_path / "names.txt", "overwrite": True}
+    assert texts_of(source, tmp_path / folder, **again) == []
+    fastpipe.add(source, data / "train")
+    assert fastpipe.open(data / "train").classes == ["ant", "bee", "cow", "dog", "aal"]
+
+
+def test_some_of_the_classes_in_a_further_training_set(data: Path, tmp_path: Path) -> None:
+    (text,) = texts_of(photos(tmp_path / "second", ["cow", "dog"]), data / "train_v3")
+    assert text.startswith(f"classes: {data}/train, {WORDS} 'cow' 2; here it is 0 (2 classes")
+    assert text.endswith(f"(--classes-from {data}/train)")
+
+
+def test_the_training_set_of_another_name_beside_both(data: Path, tmp_path: Path) -> None:
+    fastpipe.pack(photos(tmp_path / "third", ["car", "cow"]), data / "coco-train")
+    source = photos(tmp_path / "second", ["aal", "ant", "bee"])
+    (text,) = texts_of(source, data / "new")
+    assert text.startswith(f"classes: {data}/train, ")
+
+
+def test_the_version_that_was_packed_last(data: Path, tmp_path: Path) -> None:
+    fastpipe.pack(photos(tmp_path / "second", ["aal", "ant", "bee", "cow"]), data / "train_v2")
+    source = photos(tmp_path / "third", ["aal", "ant", "bee", "cow", "dog"])
+    assert texts_of(source, data / "train_v3") == []
+
+
 @pytest.mark.parametrize(
     ("folder", "classes"),
     [
         ("data/val", ["ant", "bee", "cow"]),  # the same numbers
         ("data/birds", ["crow", "dog", "finch", "gull"]),  # another dataset
-        ("data/train-2", ["cow", "dog"]),  # a training set
+        ("data/train-2", ["ant", "bee", "cow", "dog", "elk"]),  # a new class behind the others
+        ("data/train-birds", ["crow", "dog", "finch", "gull"]),  # another dataset
+        ("data/train-pets", ["cat", "dog"]),
+        ("data/cars-train", ["cow", "dog"]),  # not a version of train
         ("other/val", ["cow", "dog"]),  # elsewhere
     ],
 )
