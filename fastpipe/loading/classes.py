@@ -50,6 +50,13 @@ def _message(
             "Both are parts of one dataset: pass the same list to only() for both, or give the classes "
             "of the one to the other: val.with_classes(train.classes)"
         )
+    elif _are_numbered_here(training) or _are_numbered_here(evaluation):
+        # The files may well agree, so packing them again would not help.
+        remedy = (
+            "only(), with_classes() and classes_from= number classes in the order of their list: pass "
+            "the same list for both, or give the classes of the one to the other: "
+            "val.with_classes(train.classes)"
+        )
     else:
         remedy = (
             f"Give it the same ones: fastpipe.open(..., classes_from={str(training.path)!r}), or "
@@ -64,6 +71,11 @@ def _message(
 def _has_own_classes(data: Dataset) -> bool:
     """Whether the labels or the classes are those of the program, and not those of the files."""
     return data.content.labels is not None
+
+
+def _are_numbered_here(data: Dataset) -> bool:
+    """Whether the program has given the classes other numbers than the files have."""
+    return "classes" in data.content.identity
 
 
 def _is_one_dataset(training: Dataset, evaluation: Dataset) -> bool:

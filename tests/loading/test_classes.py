@@ -130,3 +130,21 @@ def test_parts_of_one_dataset_get_one_list(flat: Path, caplog: pytest.LogCapture
         caplog.clear()
         with loader(val.with_classes(kept.dataset.classes), train=False):
             assert "other numbers" not in caplog.text
+
+
+def test_different_lists_of_only_of_two_datasets(
+    flat: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with fastpipe.Writer(tmp_path / "val", classes=ALL) as writer:
+        for label in range(3):
+            writer.add(np.full((9, 9, 3), label, np.uint8), label=label)
+    train = fastpipe.open(flat).only(["ant", "bee"])
+    val = fastpipe.open(tmp_path / "val").only(["bee", "ant"])
+    with loader(train) as kept:
+        with loader(val, train=False, drop_last=False):
+            assert "'bee' is 0 in evaluation and 1 in training" in caplog.text
+            assert "only(), with_classes() and classes_from= number classes in the order" in caplog.text
+            assert "pack it" not in caplog.text
+        caplog.clear()
+        with loader(val.with_classes(kept.classes), train=False, drop_last=False):
+            assert "other numbers" not in caplog.text
