@@ -47,6 +47,12 @@ import torch
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError
 from fastpipe.loading.caches_of_ranks import caches_of, warn_of_other_cache
+from fastpipe.loading.datasets_of_ranks import (
+    RankDataset,
+    advise_on_datasets,
+    describe_datasets,
+    paths_of,
+)
 from fastpipe.loading.state import Position, epoch_facts
 from fastpipe.plan.recipe import Recipe
 
@@ -59,10 +65,6 @@ _OPTIONS = {
     "global_batch_size": (
         "batch_size= times world_size=",
         "all ranks need the same batch_size=",
-    ),
-    "dataset": (
-        "the dataset",
-        "all ranks have to read the same files: a rank may have an older or unfinished copy",
     ),
     "dataset_versions": (
         "the dataset's version",
@@ -156,10 +158,11 @@ class Agreement:
         # As JSON has them, since another rank reads them so.
         encoded = json.dumps(epoch_facts(recipe, epoch, self._data))
         facts = json.loads(encoded)
-        mine = {"rank": ranks.rank, "facts": facts}
+        mine = {"rank": ranks.rank, "facts": facts, "paths": paths_of(self._data)}
         first = _exchange(store, key, mine)  # this rank's own, if it is the first
         if first is not None and first["facts"] != facts:
-            _refuse_on_all(store, key, self._describe_difference(mine, first, epoch))
+            message = self._describe_difference(mine, first, epoch, ranks.world_size)
+            _refuse_on_all(store, key, message)
         self._check_rank(store, key, ranks.rank, epoch)
         for cache, folder in caches_of(self._data):
             first_folder = _first_value(
@@ -274,7 +277,11 @@ class Agreement:
         return f"{self._key_of_loader()}/elsewhere"
 
     def _describe_difference(
-        self, mine: dict[str, Any], first: dict[str, Any], epoch: int
+        self,
+        mine: dict[str, Any],
+        first: dict[str, Any],
+        epoch: int,
+        world_size: int,
     ) -> str:
         # In the order of ranks, so that all ranks say the same.
         low, high = sorted(
@@ -291,7 +298,12 @@ class Agreement:
             option, hint = _OPTIONS.get(
                 name, (name, "pass the same options on all ranks")
             )
-            if name in _IN_WORDS:
+            if name == "dataset":
+                low_dataset = _dataset_of(low)
+                high_dataset = _dataset_of(high)
+                differences.append(describe_datasets(low_dataset, high_dataset))
+                hint = advise_on_datasets(low_dataset, high_dataset, world_size)
+            elif name in _IN_WORDS:
                 # The facts are hashes, which say nothing to a reader.
                 differences.append(
                     f"{_IN_WORDS[name]} on rank {low['rank']} and on rank {high['rank']}"
@@ -307,8 +319,15 @@ class Agreement:
             f"the ranks share epoch {epoch} of {self._data.index.path}, but their loaders differ: "
             f"{'; '.join(differences)}. Some samples would come twice, and others not at all. Pass "
             f"the same to fastpipe.loader(...) on all ranks ({'; '.join(hints)}). A rank that is "
-            "to read by itself: rank=0, world_size=1"
+            "to read by itself: rank=0, world_size=1; DDP waits for ever if ranks then have different "
+            "numbers of batches, so pass the same epoch_size= on all of them"
         )
+
+
+def _dataset_of(rank_facts: dict[str, Any]) -> RankDataset:
+    """The dataset in what a rank has written about itself."""
+    fingerprint = rank_facts["facts"]["dataset"]
+    return RankDataset(rank_facts["rank"], fingerprint, rank_facts["paths"])
 
 
 def _shared_store(recipe: Recipe) -> Any:

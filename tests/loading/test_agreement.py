@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -147,6 +148,42 @@ def test_another_dataset_or_part_of_it_is_refused(
     ) as refused:
         ids(made(textured))
     assert "stored is" not in str(refused.value), "what a state keeps for its own messages"
+
+
+def test_a_dataset_of_each_rank_is_named_with_what_reads_all_of_them(
+    flat: Path, textured: Path, ranks: Ranks, made: Made, tmp_path: Path
+) -> None:
+    parts = [tmp_path / "part-0", tmp_path / "part-1"]
+    for data, part in zip((flat, textured), parts, strict=True):
+        shutil.copytree(data, part)
+    ranks.become(0)
+    next(iter(made(parts[0])))
+    ranks.become(1)
+    with pytest.raises(ConfigError) as refused:
+        ids(made(parts[1]))
+    text = str(refused.value)
+    assert f"the dataset is '{parts[0]}' on rank 0 and '{parts[1]}' on rank 1" in text
+    assert f"fastpipe.concat('{parts[0]}', '{parts[1]}') on all ranks" in text
+    assert "unfinished copy" not in text
+    assert "pass the same epoch_size= on all of them" in text
+    lengths = set()
+    for data in parts:
+        lengths.add(len(made(data, rank=0, world_size=1, epoch_size=40)))
+    assert len(lengths) == 1
+
+
+def test_another_copy_on_each_machine(
+    flat: Path, textured: Path, ranks: Ranks, made: Made, tmp_path: Path
+) -> None:
+    for machine, data in {"one": flat, "two": textured}.items():
+        shutil.copytree(data, tmp_path / machine / "data")
+    ranks.become(0)
+    next(iter(made(tmp_path / "one/data")))
+    ranks.become(1)
+    with pytest.raises(ConfigError, match="may have an older or unfinished copy") as refused:
+        ids(made(tmp_path / "two/data"))
+    assert f"'{tmp_path}/one/data' on rank 0" in str(refused.value)
+    assert "fastpipe.concat" not in str(refused.value)
 
 
 def test_a_part_of_each_rank_is_refused(flat: Path, ranks: Ranks, made: Made) -> None:

@@ -143,7 +143,10 @@ def test_different_lists_of_only_of_two_datasets(
     with loader(train) as kept:
         with loader(val, train=False, drop_last=False):
             assert "'bee' is 0 in evaluation and 1 in training" in caplog.text
-            assert "only(), with_classes() and classes_from= number classes in the order" in caplog.text
+            assert (
+                "only(), with_classes() and classes_from= number classes in the order"
+                in caplog.text
+            )
             assert "pack it" not in caplog.text
         caplog.clear()
         with loader(val.with_classes(kept.classes), train=False, drop_last=False):
