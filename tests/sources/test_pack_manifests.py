@@ -262,7 +262,7 @@ UNCERTAIN: list[tuple[str, str, str]] = [
     (
         "a.csv",
         "path,label\na.jpg,7\nb.jpg,1.5\n",
-        r"are numbers \(a\.csv, line 2\) and names \(a\.csv, line 3\)",
+        r"a\.csv, column label, line 3: 1\.5 has a fraction",
     ),
     (
         "a.csv",

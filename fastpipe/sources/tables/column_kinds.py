@@ -20,6 +20,7 @@ from fastpipe.dataset.format.picture_names import is_picture
 from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.annotations.detections import CATEGORIES, Detections
 from fastpipe.sources.annotations.run_lengths import are_runs
+from fastpipe.sources.tables.regression import describe_fraction
 from fastpipe.sources.tables.shown_row import show_row
 
 # Texts of a CSV file that mean "no label", without the spaces around them.
@@ -98,6 +99,7 @@ class ColumnSummary:
         self.detections = Detections()
         self.items: set[str] = set()
         self.first: list[str] = []  # the first different values, as texts
+        self._fraction = ""  # the first number with a fraction, as text
         self._types: dict[Any, str] = {}  # type -> the first row with such a value
         # The different values as texts; None if there are too many, or values of other types.
         self._texts: set[str] | None = set()
@@ -124,6 +126,8 @@ class ColumnSummary:
                 if isinstance(other, _Vector) and other.length != value_type.length:
                     value_type = "json"  # lists of several lengths are no vectors
                     break
+        if value_type == "float" and value_type not in self._types:
+            self._fraction = str(value)
         self._types.setdefault(value_type, where)
 
         if value is None:
@@ -282,25 +286,24 @@ class ColumnSummary:
             return "floats"
         return "json"
 
-    def are_numbers(self, column: str) -> bool:
+    def are_numbers(self, column: str, *, is_chosen: bool) -> bool:
         """Whether the labels of a CSV file are numbers, and not names.
 
         Typed labels need no such rule, as 7 is a number there and "7" a name: False.
 
         Args:
             column: the column, as "TABLE, column NAME".
+            is_chosen: whether the user has chosen it for the labels.
 
         Raises:
             PackError: labels are numbers and names, or fractions such as scores.
         """
         if self._typed:
             return False
-        if self.has_fractions and self._types.keys().isdisjoint(("int", "padded")):
-            name = column.rpartition("column ")[2]
-            raise PackError(
-                f"{column}: {show_row(self._types['float'])} has a fraction; expected classes, as whole "
-                f"numbers or names. Scores and angles are a field: --field score={name}"
-            )
+        # Versions such as 1.5 beside 007 may be names.
+        if self.has_fractions and "padded" not in self._types:
+            row = show_row(self._types["float"])
+            raise PackError(describe_fraction(column, row, self._fraction, is_chosen))
 
         # Type of a label -> the first row that has one.
         rows = dict(self._types)

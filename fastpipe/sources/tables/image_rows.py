@@ -198,7 +198,10 @@ def settle_rows(
     label = columns.label
     is_numbered = False
     if label is not None:
-        is_numbered = summaries[label].are_numbers(f"{manifest.table}, column {label}")
+        is_numbered = summaries[label].are_numbers(
+            f"{manifest.table}, column {label}",
+            is_chosen=options.label_column is not None,
+        )
 
     def begin() -> Iterator[Row]:
         rows = manifest.read_rows()

@@ -6,7 +6,7 @@ import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fastpipe.dataset.format.layout import MAX_CLASSES
@@ -337,7 +337,8 @@ def find_column_assumptions(
     if label is not None:
         if label not in summaries:
             return of_shapes
-        return (*_assumed_of_label(label, summaries[label]), *of_shapes)
+        of_label = _assumed_of_label(label, summaries[label])
+        return (*_in_place_of_label_column(of_label, options), *of_shapes)
 
     used = {columns.image}
     for field in options.fields or ():
@@ -435,6 +436,18 @@ def _column_of_names(summaries: _Columns, likely: Sequence[str]) -> str:
         if len(values.texts) == class_count and _has_few_names(column, values):
             return column
     return likely[0]
+
+
+def _in_place_of_label_column(
+    of_label: Iterable[Assumption], options: SourceOptions
+) -> Iterator[Assumption]:
+    """The same assumptions, which say that --field goes with no --label-column of that column."""
+    for assumption in of_label:
+        option = assumption.option
+        if options.label_column is not None and option.startswith("--field "):
+            label_column = quote_for_shell(options.label_column)
+            option += f", in place of --label-column {label_column}"
+        yield assumption._replace(option=option)
 
 
 def _assumed_of_label(

@@ -266,7 +266,10 @@ def _check_first_label(
     """Raises PackError if a table has no labels of images that are numbers."""
     if label is not None and not has_boxes:
         summary = manifest.summaries[label]
-        is_numbered = summary.are_numbers(f"{manifest.table}, column {label}")
+        is_numbered = summary.are_numbers(
+            f"{manifest.table}, column {label}",
+            is_chosen=manifest.options.label_column is not None,
+        )
         if is_numbered or (manifest.is_typed and summary.kind == "int"):
             return
     raise PackError(

@@ -199,7 +199,9 @@ def describe_box_table(
     has_number_classes = False
     if class_column is not None:
         shown = f"{table}, column {class_column}"
-        has_number_classes = summaries[class_column].are_numbers(shown)
+        has_number_classes = summaries[class_column].are_numbers(
+            shown, is_chosen=options.label_column is not None
+        )
     size_columns = find_size_columns(summaries, boxes.columns)
 
     if options.fields is None:

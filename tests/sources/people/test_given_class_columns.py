@@ -13,6 +13,7 @@ from support.sources.tables import jpegs, write_table
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
+from fastpipe.packing.job.log import as_arguments
 
 
 @pytest.fixture
@@ -200,6 +201,16 @@ def test_label_columns_of_parquet(tmp_path: Path) -> None:
     summary = fastpipe.pack(source, tmp_path / "packed", label_column="fine_label", overwrite=True)
     assert assumed(summary) == []
     assert list(labels(tmp_path).values()).count("x") == 2
+
+
+def test_several_classes_in_the_label_column(three: Path) -> None:
+    text = "path,kind\na.jpg,scab|rust\nb.jpg,rust\nc.jpg,scab\n"
+    (said,) = assumed(pack_text(three, "a.csv", text, label_column="kind"))
+    option = "--field tags=kind:classes --separator '|', in place of --label-column kind"
+    assert said.endswith(f"is one class, not several ({option})")
+    assert as_arguments(option).endswith("separator='|', in place of label_column='kind'")
+    again = {"fields": ["tags=kind:classes"], "separator": "|", "overwrite": True}
+    assert assumed(pack_text(three, "a.csv", text, **again)) == []
 
 
 @becomes(

@@ -251,11 +251,29 @@ def test_a_column_that_became_a_field_is_no_label(two: Path) -> None:
 def test_scores_as_labels(two: Path) -> None:
     text = "image,label\na.jpg,0.5\nb.jpg,0.25\n"
     with pytest.raises(
-        PackError, match=r"a\.csv, line 2 has a fraction; expected classes.* --field score=label"
+        PackError,
+        match=r"a\.csv, column label, line 2: 0.5 has a fraction; expected classes.* pass --field score=label",
     ):
         pack_text(two, "a.csv", text)
     pack_text(two, "a.csv", text, fields=["score=label"])
     assert values(two, "score") == {"a.jpg": [0.5], "b.jpg": [0.25]}
+
+
+def test_scores_in_the_label_column(two: Path) -> None:
+    text = "image,age\na.jpg,7\nb.jpg,7.5\n"
+    with pytest.raises(PackError) as refused:
+        pack_text(two, "a.csv", text, label_column="age")
+    message = str(refused.value)
+    assert message.startswith(f"{two}/a.csv, column age, line 3: 7.5 has a fraction; ")
+    assert (
+        "leave --label-column out (label_column=) and pass --field age=age (fields=['age=age'])"
+        in message
+    )
+    # What it names.
+    pack_text(two, "a.csv", text, fields=["age=age"])
+    with fastpipe.loader(two / "packed", 2, size=8, train=False, fields=("image", "age")) as loader:
+        (batch,) = loader
+        assert sorted(batch["age"].flatten().tolist()) == [7, 7.5]
 
 
 @becomes("labels 1 to n in a table", "they stay these numbers; that class 0 has no sample is said")
