@@ -193,8 +193,8 @@ def pack(
         run_order: of a table with run lengths of masks: whether pixels are numbered down the
             "columns" or along the "rows"; None: what the sizes of some images show, else "columns",
             and the summary names it.
-        unlisted: of a table: images that lie in the folders of its images and have no row, and of
-            annotations images that none is about: "drop" them, or "keep" them as images without
+        unlisted: of a table or of COCO: images that lie in the folders of its images and are not
+            listed, and of other annotations images that none is about: "drop" them, or "keep" them as images without
             boxes and without a label; None: drop them, and the summary counts them.
         bad_boxes: of boxes that end more than a pixel outside their image, or that cannot be read,
             such as a line of YOLO with a class that does not exist: "reject" the image; "clip" cuts

@@ -96,7 +96,7 @@ class SourceOptions:
         box_format: of four numbers of a box, one of BOX_FORMATS; None: what the columns say.
         run_order: of the pixels in run lengths, one of RUN_ORDERS; None: what the sizes of some
             pictures show. Note [order of runs]
-        unlisted: of images without a row, one of UNLISTED; None: DROP, with an assumption.
+        unlisted: of images that are not listed, one of UNLISTED; None: DROP, with an assumption.
         bad_boxes: of boxes that do not lie inside their image or cannot be read, one of BAD_BOXES;
             None: REJECT.
         encoding: of the text of a table; None: UTF-8, or UTF-16 if its first bytes say so.

@@ -56,6 +56,7 @@ OPTIONS_OF_FORMAT: dict[str, tuple[str, ...]] = {
         "split",
         "split_list",
         "coordinates",
+        "unlisted",
         "box_format",
         "bad_boxes",
     ),

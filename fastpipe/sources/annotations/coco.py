@@ -24,6 +24,7 @@ from fastpipe.sources.annotations.coco_fields import (
 )
 from fastpipe.sources.annotations.coco_panoptic import list_panoptic
 from fastpipe.sources.annotations.coco_paths import find_image_folder, use_image_root
+from fastpipe.sources.annotations.coco_unlisted import find_unlisted
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Listing, SourceField
 from fastpipe.sources.options import SourceOptions
@@ -32,24 +33,6 @@ from fastpipe.sources.tables.rows import Row
 
 # The field of the classes of whole images.
 CATEGORIES = "categories"
-# COCO has a file of each of these for a split.
-_TASKS = ("instances", "person_keypoints", "captions")
-
-
-def group_coco_files(
-    folder: SourcePath, names: Sequence[str]
-) -> dict[str, list[SourcePath]]:
-    """Split -> the files of a folder that COCO calls after it, such as instances_val2017.json.
-
-    The files of a split are in the order of the tasks.
-    """
-    files: dict[str, list[SourcePath]] = {}
-    for task in _TASKS:
-        for name in names:
-            split = name.removeprefix(f"{task}_").removesuffix(".json")
-            if split and name == f"{task}_{split}.json":
-                files.setdefault(split, []).append(folder / name)
-    return dict(sorted(files.items()))
 
 
 def list_category_names(categories: Mapping[int, str]) -> tuple[str, ...]:
@@ -101,7 +84,8 @@ def list_coco(paths: Sequence[SourcePath], options: SourceOptions) -> Listing:
     else:
         folder = use_image_root(annotations, root)
     rows = _rows(annotations, fields, is_labelled=classes is not None)
-    listing = list_rows(folder.root, rows, fields, classes=classes)
+    unlisted = find_unlisted(annotations, fields, folder.root, options.unlisted)
+    listing = list_rows(folder.root, rows, fields, classes=classes, unlisted=unlisted)
 
     # Boxes are counted while the rows are read, so this comes last.
     assumed = [*listing.assumed, *folder.assumed, *find_box_assumptions(annotations)]

@@ -368,14 +368,20 @@ class Annotations:
         self.keypoint_names = tuple(points)
 
 
-def _image_row(where: str, entry: Entry) -> Row:
-    """An image of the file as a row without values; its problem if it cannot be packed."""
+def image_path(entry: Entry) -> object:
+    """The path of an image, as the file has it: a text, unless the file is damaged."""
     path = entry.get("file_name")
     url = entry.get("coco_url")
     if path is None and isinstance(url, str):
         # LVIS has only the URL, whose folder is that of the split: train2017/000000000009.jpg
         without_query, _, _ = url.partition("?")
         path = "/".join(without_query.split("/")[-2:])
+    return path
+
+
+def _image_row(where: str, entry: Entry) -> Row:
+    """An image of the file as a row without values; its problem if it cannot be packed."""
+    path = image_path(entry)
     if not isinstance(path, str):
         return Row(where, {}, f"expected a file_name, got {path!r:.60}")
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastpipe.sources.annotations.coco import group_coco_files
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 
+# COCO has a file of each of these for a split.
+_TASKS = ("instances", "person_keypoints", "captions")
 # The start of a file of COCO: an object whose first entry is one of COCO's lists, or "info".
 _COCO_START = re.compile(
     rb'(?:\xef\xbb\xbf)?\s*\{\s*"'
@@ -26,6 +27,22 @@ _FOLDER = "annotations"  # in which COCO has its files
 # but has no annotations.
 _NAME_LIST = "classes.txt"
 _NOTES = "notes.json"
+
+
+def group_coco_files(
+    folder: SourcePath, names: Sequence[str]
+) -> dict[str, list[SourcePath]]:
+    """Split -> the files of a folder that COCO calls after it, such as instances_val2017.json.
+
+    The files of a split are in the order of the tasks.
+    """
+    files: dict[str, list[SourcePath]] = {}
+    for task in _TASKS:
+        for name in names:
+            split = name.removeprefix(f"{task}_").removesuffix(".json")
+            if split and name == f"{task}_{split}.json":
+                files.setdefault(split, []).append(folder / name)
+    return dict(sorted(files.items()))
 
 
 def find_coco_files(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:

@@ -41,6 +41,10 @@ def list_panoptic(annotations: Annotations, options: SourceOptions) -> Listing:
             f"{readable(str(file))}: COCO's panoptic annotations are not read by URL: copy them "
             "to a folder of this machine"
         )
+    if options.unlisted is not None:
+        raise PackError(
+            "panoptic annotations have no such option; leave it out", option="unlisted"
+        )
     if _NO_SEGMENT in annotations.categories:
         raise PackError(
             f"{readable(str(file))}: category {_NO_SEGMENT} has the number of pixels without a "

@@ -109,6 +109,20 @@ def use_image_root(annotations: Annotations, root: SourcePath) -> ImageFolder:
     return ImageFolder(root)
 
 
+def find_way_below(
+    root: SourcePath, paths: Sequence[str]
+) -> Callable[[str], str] | None:
+    """What makes the paths below a folder of those in a file; None if it has none of these images.
+
+    `paths`: of some images, as the file has them.
+    """
+    for path in paths:
+        ends = _find_by_end(path, [root])
+        if ends:
+            return ends[0].below_root
+    return None
+
+
 def _candidate_folders(file: SourcePath, split: str | None) -> list[SourcePath]:
     """The folders that may have the images of a file of annotations."""
     if not split:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.annotations.coco import group_coco_files
 from fastpipe.sources.annotations.coco_annotations import parse_id
+from fastpipe.sources.annotations.coco_folders import group_coco_files
 from fastpipe.sources.files import SourcePath, names_in
 from fastpipe.sources.json_stream import object_entries
 

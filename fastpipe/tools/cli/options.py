@@ -109,9 +109,10 @@ UnlistedImages = Annotated[
     Unlisted | None,
     typer.Option(
         "--unlisted",
-        help="Images that lie in the folders of a table's images and have no row, and images "
-        "without an annotation of Pascal VOC or a tool: drop them, or keep them as images without "
-        "boxes and without a label. Images that COCO lists are packed, with boxes or without.",
+        help="Images that lie in the folders of a table's images and have no row, images that a file "
+        "of COCO does not list, and images without an annotation of Pascal VOC or a tool: drop them, "
+        "or keep them as images without boxes and without a label. Images that COCO lists are packed, "
+        "with boxes or without.",
         show_default="drop; the summary counts them",
         rich_help_panel=SOURCE,
     ),
