@@ -25,6 +25,7 @@ from fastpipe.packing.job.destination import destination_of
 from fastpipe.packing.job.log import (
     log_assumed,
     log_contradictions,
+    log_oriented,
     log_rejected,
     log_stray,
 )
@@ -291,6 +292,8 @@ def pack(
             )
     log_assumed(source, summary.assumed)
     log_contradictions(source, summary.contradictions)
+    if not summary.already_packed:
+        log_oriented(source, summary.info)
     log_stray(source, summary.stray)
     log_rejected(source, summary.tally.rejected, f"{destination}/{REJECTED_FILE}")
     return summary

@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
@@ -44,3 +45,19 @@ def test_an_assumption_names_the_argument(tmp_path: Path, caplog: pytest.LogCapt
         summary = fastpipe.pack(tmp_path / "labels.csv", tmp_path / "packed")
     assert [assumption.option for assumption in summary.assumed] == ["--first-label 1"]
     assert "so class 0 of 3 has no sample (first_label=1)" in caplog.text
+
+
+def test_photos_with_an_exif_orientation(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    turn = Image.Exif()
+    turn[0x0112] = 6
+    (tmp_path / "src").mkdir()
+    for number, exif in enumerate((turn, turn, Image.Exif())):
+        Image.new("RGB", (16, 8), (number, 0, 0)).save(tmp_path / f"src/{number}.jpg", exif=exif)
+    text = "2 images have an EXIF orientation and are left as stored"
+    fastpipe.pack(tmp_path / "src", tmp_path / "packed")
+    assert text in caplog.text
+    assert "exif='apply' rotates them upright" in caplog.text
+    caplog.clear()
+    fastpipe.pack(tmp_path / "src", tmp_path / "packed")  # it is packed already
+    fastpipe.pack(tmp_path / "src", tmp_path / "upright", exif="apply")
+    assert "EXIF" not in caplog.text

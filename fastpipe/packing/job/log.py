@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from fastpipe.errors import format_count, in_one_line, readable
 from fastpipe.sources.files import stray_images
@@ -55,6 +56,29 @@ def log_contradictions(source: object, contradictions: str) -> None:
     """Logs that pictures have several labels, if there are any."""
     if contradictions:
         _LOG.warning("%s: %s", source, contradictions)
+
+
+def log_oriented(source: object, info: Mapping[str, Any]) -> None:
+    """Logs how many images have an EXIF orientation and lie on their side, as their files have them.
+
+    `info`: the content of dataset.json.
+    """
+    num_oriented = info["counts"]["exif_oriented"]
+    options = info["packs"][-1]["options"]
+    if not num_oriented or options["apply_exif"]:
+        return
+    verbs = (
+        "has an EXIF orientation and is"
+        if num_oriented == 1
+        else "have an EXIF orientation and are"
+    )
+    _LOG.warning(
+        "%s: %s %s left as stored, as torchvision's ImageFolder gives them; exif='apply' rotates them "
+        "upright",
+        source,
+        format_count(num_oriented, "image"),
+        verbs,
+    )
 
 
 def format_rejected(paths: Sequence[str], noun: str = "file") -> str:
