@@ -188,6 +188,11 @@ def find_first_file(folder: SourcePath) -> SourcePath | None:
     return None
 
 
+def first_files(folder: SourcePath) -> Iterator[str]:
+    """The paths of a few files in a folder, and in the folders in it."""
+    return _first_files(folder, _MAX_LEVELS)
+
+
 def find_first_picture(folder: SourcePath) -> SourcePath | None:
     """The first picture in a folder, or in the folders in it."""
     for path in _first_files(folder, _MAX_LEVELS):

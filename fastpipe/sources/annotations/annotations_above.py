@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from fastpipe.dataset.format.description import is_dataset
@@ -31,11 +31,13 @@ from fastpipe.sources.annotations.annotation_files import (
 )
 from fastpipe.sources.annotations.annotation_folders import (
     FolderPair,
+    first_files,
     is_called_images,
     pair_folders,
 )
 from fastpipe.sources.annotations.coco_folders import begins_like_coco
 from fastpipe.sources.annotations.defect_masks import find_defect_pairs
+from fastpipe.sources.annotations.masks import are_masks_of
 from fastpipe.sources.annotations.repeated_labels import is_of_other_images_or_repeats
 from fastpipe.sources.annotations.tools import mot
 from fastpipe.sources.file_formats import unread_remedy
@@ -238,7 +240,7 @@ def find_annotations_above(
         labels = "the names of the folders"
     text = (
         f"labels: {labels}, though {readable(best.path)} has {best.content}{also}. {best.remedy}. "
-        f"{AS_CLASSES} packs the images without it"
+        f"{AS_CLASSES} packs the images alone"
     )
     return [Assumption(text)]
 
@@ -305,8 +307,16 @@ def _find_pairs(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
     if not mask_pairs and not folder_pairs and not images.have_labels:
         mask_pairs = pair_by_roles(above, names)
     for pair in [*folder_pairs, *mask_pairs]:
-        if pair.kind and images.root.is_relative_to(str(pair.images)):
-            pairs.append(pair)
+        if not pair.kind or not images.root.is_relative_to(str(pair.images)):
+            continue
+        # seg/train/masks of another task may lie beside photos/train.
+        if (
+            pair.kind == "masks"
+            and not pair.classes
+            and not _has_masks_of(images, pair)
+        ):
+            continue
+        pairs.append(pair)
     # Packing refuses a folder with several kinds of labels, unless the user names one.
     are_several_kinds = len({pair.kind for pair in pairs}) > 1
     if pairs and not are_several_kinds:
@@ -335,6 +345,13 @@ def _find_pairs(above: Path, names: Names, images: _Images) -> Iterator[_Annotat
             f"To pack both: {command}",
             _PAIR,
         )
+
+
+def _has_masks_of(images: _Images, pair: FolderPair) -> bool:
+    """Whether a few of the masks of a pair are called after the images."""
+    image_stems = (PurePosixPath(source.path).stem for source in images.sources)
+    mask_stems = (PurePosixPath(path).stem for path in first_files(pair.labels))
+    return are_masks_of(image_stems, mask_stems)
 
 
 def _find_files(above: Path, names: Names, images: _Images) -> Iterator[_Annotations]:

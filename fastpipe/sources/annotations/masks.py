@@ -10,7 +10,7 @@ Cityscapes, the user says which one is the mask.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -273,10 +273,7 @@ def _pair_names(
     pairs: dict[str, dict[str, str]] = {}
     for mask in masks:
         folder, stem = _folder_and_stem(mask, folders.mask_folders)
-        # The mask belongs to the image with the longest name that its own name begins with: a_1.png
-        # to a_1.jpg, and only without such an image to a.jpg.
-        ends = [match.start() for match in _SEPARATOR.finditer(stem)]
-        for end in [len(stem), *reversed(ends)]:
+        for end in _ends_of_image_names(stem):
             name = stem[:end]
             image_name = image_of.get((folder, name))
             if image_name is None:
@@ -286,6 +283,36 @@ def _pair_names(
                 pairs.setdefault(kind, {})[image_name] = mask
                 break
     return pairs
+
+
+def _ends_of_image_names(stem: str) -> list[int]:
+    """Where the name of its image may end in that of a mask, the longest one first.
+
+    A mask belongs to the image with the longest name that its own name begins with: a_1.png to
+    a_1.jpg, and only without such an image to a.jpg.
+    """
+    ends = [match.start() for match in _SEPARATOR.finditer(stem)]
+    return [len(stem), *reversed(ends)]
+
+
+def are_masks_of(image_stems: Iterable[str], mask_stems: Iterable[str]) -> bool:
+    """Whether a mask is called after an image, by their names without endings.
+
+    This is a quick look, without the folders: see Note [names of masks].
+    """
+    image_names: set[str] = set()
+    for stem in image_stems:
+        image_names.add(stem)
+        image_names.add(_IMAGE_AFFIX.sub("", stem))
+        number = _LEADING_NUMBER.match(stem)
+        if number is not None:
+            image_names.add(number[0])
+    for stem in mask_stems:
+        for end in _ends_of_image_names(stem):
+            name = stem[:end]
+            if name in image_names or _MASK_PREFIX.sub("", name) in image_names:
+                return True
+    return False
 
 
 def _pair_numbers(

@@ -63,7 +63,7 @@ def test_wider_face(tmp_path: Path, folder: str) -> None:
         "/wider/WIDER_train/images"
     )
     assert f"To pack both: {command}. " in text
-    assert text.endswith("--format imagefolder packs the images without it")
+    assert text.endswith("--format imagefolder packs the images alone")
     again = fastpipe.pack(source / folder, tmp_path / "again", format="imagefolder")
     assert not any("wider_face_split" in text for text in assumed(again))
 
@@ -156,6 +156,16 @@ def test_pairs(tmp_path: Path) -> None:
     text = saying(tmp_path, cities / "leftImg8bit/train", overwrite=True)
     assert text.startswith("labels: the names of the folders, though /cities/gtFine has masks")
     assert "fastpipe pack /cities DST --split train." in text
+
+
+def test_masks_of_other_images(tmp_path: Path) -> None:
+    photos(tmp_path / "src/photos/train", "cat/cat-1.jpg", "dog/dog-1.jpg")
+    folder = tmp_path / "src/seg/train"
+    photos(folder, "images/street-1.jpg")
+    (folder / "masks").mkdir()
+    Image.new("L", (40, 30), 1).save(folder / "masks/street-1.png")
+    summary = fastpipe.pack(tmp_path / "src/photos/train", tmp_path / "packed")
+    assert not summary.assumed
 
 
 @becomes(
