@@ -65,6 +65,7 @@ from fastpipe.sources.path_labels import LABEL_PATTERN
 from fastpipe.sources.split_lists import is_unused_list
 from fastpipe.sources.tables.joined_column import picture_in_joined
 from fastpipe.sources.tables.json_mappings import find_json_mapping
+from fastpipe.sources.tables.likely import is_label_name
 from fastpipe.sources.tables.likely_encoding import likely_encoding
 from fastpipe.sources.tables.listed_images import (
     find_listing_tables,
@@ -135,12 +136,14 @@ class _Annotations(NamedTuple):
         content: such as "label files of YOLO", for a message.
         remedy: what the user can do with it.
         rank: _PAIR, _TOOL, _TABLE or _LIST.
+        has_classes: False of a table without a column that looks like classes, such as one of ages.
     """
 
     path: str
     content: str
     remedy: str
     rank: int
+    has_classes: bool = True
 
 
 class _Images:
@@ -228,7 +231,7 @@ def find_annotations_above(
     if not annotations:
         return []
 
-    best = min(annotations, key=lambda entry: entry.rank)
+    best = min(annotations, key=lambda entry: (entry.rank, not entry.has_classes))
     other_paths = [entry.path for entry in annotations if entry is not best]
     also = ""
     if other_paths:
@@ -605,17 +608,30 @@ def _describe_list(path: Path, images: Path, listed: list[str]) -> _Annotations:
     if is_coco or is_table or is_mapping:
         image_root = _find_image_root(path, images) if is_table else images
         command = _pack_command(path, image_root)
+        has_classes = True
         if is_table:
             command += describe_options_of_table(path, listed, images)
-            command += describe_options_of_labels(path, images)
+            options_of_labels = describe_options_of_labels(path, images)
+            command += options_of_labels
+            has_classes = bool(options_of_labels) or _may_have_classes(path)
         return _Annotations(
-            str(path), content, f"To pack what it says: {command}", _TABLE
+            str(path),
+            content,
+            f"To pack what it says: {command}",
+            _TABLE,
+            has_classes,
         )
     remedy = (
         "If it says classes or splits, write a CSV file with a row for each image "
         "(path,label,split), and pack that"
     )
     return _Annotations(str(path), content, remedy, _LIST)
+
+
+def _may_have_classes(table: Path) -> bool:
+    """Whether a column of a table is called like labels, or nothing says how they are called."""
+    rows = first_cells(table, 1)
+    return not rows or any(map(is_label_name, rows[0]))
 
 
 def _lie_in_parts(folder: Path, images: Path) -> bool:

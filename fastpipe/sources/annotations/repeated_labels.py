@@ -18,6 +18,9 @@ from fastpipe.sources.tables.listed_images import first_cells
 _MAX_ROWS = 500
 # Of the rows of a table in a folder further above: so many are about the images, if it is.
 _MIN_SHARE = 0.9
+# A table that pandas has written has the numbers of its rows in a first column without a name, which
+# is called so when it is read.
+_COLUMNS_OF_PANDAS = ("column_1", "Unnamed: 0")
 
 
 def is_of_other_images_or_repeats(
@@ -38,17 +41,27 @@ def is_of_other_images_or_repeats(
     num_named = 0
     num_repeated = 0
     for row in rows:
-        cells = [cell.strip() for cell in row.values() if cell.strip()]
+        cells = _cells_of(row)
         folder = _folder_of_row(cells, folders)
         if folder is None:
             continue
         num_named += 1
-        # The path, and a second cell with the class.
+        # The path, and a second cell with the class, unless the row has no label.
         is_class = [cell.casefold() == folder.casefold() for cell in cells]
-        num_repeated += len(cells) == 2 and any(is_class)
+        num_repeated += len(cells) == 1 or (len(cells) == 2 and any(is_class))
     if is_far and num_named < _MIN_SHARE * len(rows):
         return True
     return 0 < num_named == num_repeated
+
+
+def _cells_of(row: Mapping[str, str]) -> list[str]:
+    """The cells of a row with a text, without the number of the row that pandas writes."""
+    cells = []
+    for column, cell in row.items():
+        is_row_number = column in _COLUMNS_OF_PANDAS and cell.strip().isdigit()
+        if cell.strip() and not is_row_number:
+            cells.append(cell.strip())
+    return cells
 
 
 def _folders_by_name(sources: Sequence[Source]) -> Mapping[str, set[str]]:

@@ -158,6 +158,24 @@ def test_pairs(tmp_path: Path) -> None:
     assert "fastpipe pack /cities DST --split train." in text
 
 
+def test_tables_with_classes_come_first(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    paths = [f"{name}/{name}-00{number}.jpg" for name in ("cat", "dog") for number in range(3)]
+    photos(source / "photos/train", *paths)
+    rows = {
+        "ages.csv": ("path,age", [f"{path},{number}.5" for number, path in enumerate(paths)]),
+        # These repeat what the folders say.
+        "index.csv": (",path,label", [f"{at},{path},{path[:3]}" for at, path in enumerate(paths)]),
+        "some.csv": ("path,label", [f"{paths[0]},", *(f"{path},{path[:3]}" for path in paths[1:])]),
+        "tags.csv": ("path,tags", [f"{path},{path[:3]}|{path[5:8]}" for path in paths]),
+    }
+    for name, (header, lines) in rows.items():
+        write(source / name, "\n".join([header, *lines]))
+    text = saying(tmp_path, source / "photos/train")
+    assert "though /src/tags.csv has the names of these images (also: /src/ages.csv)." in text
+    assert "fastpipe pack /src/tags.csv DST --image-root /src/photos/train --field" in text
+
+
 def test_masks_of_other_images(tmp_path: Path) -> None:
     photos(tmp_path / "src/photos/train", "cat/cat-1.jpg", "dog/dog-1.jpg")
     folder = tmp_path / "src/seg/train"
