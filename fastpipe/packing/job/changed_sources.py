@@ -55,6 +55,26 @@ class SourceChanges(NamedTuple):
         has_moved_all = len(self.moved) == self.num_new == self.num_gone
         return bool(self.moved) and (has_moved_all or not self.has_read_all)
 
+    @property
+    def other_root(self) -> str:
+        """The folders that all paths begin with now, or began with then: "train/".
+
+        Then nothing was moved: the paths are below another folder, by SRC or --image-root. "" if it
+        is not so.
+        """
+        folders = set()
+        for old_path, new_path in self.moved:
+            longer, shorter = sorted((old_path, new_path), key=len, reverse=True)
+            folder = longer.removesuffix(shorter)
+            if folder == longer or not folder.endswith("/"):
+                return ""
+            is_gone = longer == old_path
+            folders.add((folder, is_gone))
+        if len(folders) != 1 or not self.is_move:
+            return ""
+        ((folder, _),) = folders
+        return folder
+
     def describe(self) -> str:
         """For example: 2 files are gone, 2 are new, and 1 has another size or class"""
         parts = []

@@ -227,6 +227,14 @@ def _changed_sources_error(place: Place, listing: Listing | None) -> PackError:
         what = f": {changes.describe()}"
     text = f"{place} is packed already, and the source files have changed since, or are others{what}"
     shown = readable(str(place))
+    if changes is not None and changes.other_root:
+        old_path, new_path = changes.moved[0]
+        return PackError(
+            f"{place} is packed already, from the same pictures with other paths, such as {new_path}, "
+            f"which was {old_path}. They differ by {changes.other_root} in front, so SRC or --image-root "
+            "(image_root=) is another one than before, or all files were moved. To pack all of them again "
+            "with the new paths, pass --overwrite (overwrite=True), or choose another folder"
+        )
     if changes is not None and changes.is_move:
         return PackError(
             f"{text}. Files were moved or renamed, so pack all of them again: pass --overwrite "
