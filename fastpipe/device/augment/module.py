@@ -68,7 +68,7 @@ class Augment(Chain):
         cutmix: alpha of cutmix (Yun et al., 2019; 1.0 is usual); 0: no cutmix. With both, each
             sample gets one of them.
         label_smoothing: share of each label that is spread over all classes, in [0, 1). Labels
-            become soft.
+            become soft. Leave it out of the loss then, or labels are smoothed twice.
         num_classes: number of classes of soft labels; None: the number of classes of the loader's
             dataset.
         compile: run fastpipe's own operations, except blur, through torch.compile. For other
