@@ -1,6 +1,6 @@
 """fastpipe: an input pipeline for training image models with PyTorch.
 
-Pack a folder of photos once (`fastpipe pack SRC DST`), then iterate over batches of it:
+Pack a folder of images once (`fastpipe pack SRC DST`), then iterate over batches of it:
 
     loader = fastpipe.loader("data/train", batch_size=256)
     for images, labels in loader: ...

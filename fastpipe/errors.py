@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+_MAX_CLASSES_SHOWN = 5
 _MAX_NAMES = 10_000  # of a folder that are compared with a wrong name
 # Control characters, without tab and line end.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -183,7 +184,7 @@ class PackError(FastpipeError):
 
 
 class ClusterError(FastpipeError):
-    """A Ray cluster cannot be reached, or a task has failed on its machines again and again.
+    """A Ray cluster cannot be reached, or a task has failed repeatedly.
 
     Example:
         >>> fastpipe.pack("photos", "data/new", executor="ray", address="127.0.0.1:1")
@@ -233,13 +234,20 @@ def first_names(names: Sequence[str], most: int) -> str:
 
 
 def format_count(number: int, noun: str) -> str:
-    """A number and its noun: 1 file, 2,000 files, 3 classes, 4 boxes, 5 categories."""
+    """A number and its noun: 1 file, 2,000 files, 3 classes, 4 boxes, 5 categories, 6 keys."""
     if number == 1:
         return f"1 {noun}"
-    if noun.endswith("y"):
+    if noun.endswith("y") and not noun.endswith("ey"):
         return f"{number:,} {noun.removesuffix('y')}ies"
     ending = "es" if noun.endswith(("s", "x", "ch")) else "s"
     return f"{number:,} {noun}{ending}"
+
+
+def format_share(number: int, total: int, noun: str) -> str:
+    """How many of all, with their noun: 1 file, 1 of 3 files, 2,000 of 3,000 files."""
+    if total == 1:
+        return f"1 {noun}"
+    return f"{number:,} of {format_count(total, noun)}"
 
 
 def no_permission(error: OSError) -> str:
@@ -331,6 +339,17 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
     """The end of a message about a wrong name: the most similar one, or nothing."""
     near = nearest_name(str(name), names)
     return "" if near is None else f"; did you mean {near!r}?"
+
+
+def suggest_class(name: object, names: Sequence[str]) -> str:
+    """The end of a message about a class that a dataset does not have: a similar name, or all."""
+    if not names:
+        return ": it has no classes"
+    hint = did_you_mean(name, names)
+    if hint:
+        return hint
+    shown = first_names([repr(known) for known in names], _MAX_CLASSES_SHOWN)
+    return f"; it has {shown}"
 
 
 def did_you_mean_path(path: Path) -> str:

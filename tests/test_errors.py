@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fastpipe.errors import SampleError, first_names, format_count, in_one_line
+from fastpipe.errors import (
+    SampleError,
+    first_names,
+    format_count,
+    format_share,
+    in_one_line,
+    suggest_class,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +37,7 @@ def test_the_text_of_an_error_has_no_line_breaks_and_a_length() -> None:
         (0, "batch", "0 batches"),
         (4, "box", "4 boxes"),
         (5, "category", "5 categories"),
+        (6, "key", "6 keys"),
     ],
 )
 def test_a_number_comes_with_the_plural_of_its_noun(count: int, noun: str, text: str) -> None:
@@ -44,3 +52,22 @@ def test_a_sample_error_names_the_source_path_and_the_place() -> None:
     assert lines[1] == "  shard data/shard-000000.tar, member 000000-00000297, byte 153600"
     unknown = SampleError(sample=5, reason="it is no JPEG", **place)  # type: ignore[arg-type]
     assert str(unknown).splitlines() == ["sample 5 cannot be decoded: it is no JPEG", *lines[1:]]
+
+
+@pytest.mark.parametrize(
+    ("number", "total", "text"), [(1, 1, "1 key"), (1, 3, "1 of 3 keys"), (3, 3, "3 of 3 keys")]
+)
+def test_a_share_comes_with_the_noun_of_all(number: int, total: int, text: str) -> None:
+    assert format_share(number, total, "key") == text
+
+
+@pytest.mark.parametrize(
+    ("classes", "text"),
+    [
+        (["cat", "dog"], "; did you mean 'cat'?"),
+        (["bee"], "; it has 'bee'"),
+        ([], ": it has no classes"),
+    ],
+)
+def test_a_class_that_is_not_there(classes: list[str], text: str) -> None:
+    assert suggest_class("cats", classes) == text

@@ -13,11 +13,9 @@ from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.column_values import Column, spans
 from fastpipe.dataset.comparing import Labels
 from fastpipe.dataset.format.sample_layout import key_hashes
-from fastpipe.errors import ConfigError, DatasetError, did_you_mean, first_names
+from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.plan.content import Content
 from fastpipe.plan.draws import Stream, key, uniform
-
-_MAX_NAMES_SHOWN = 5
 
 
 class Columns(Mapping[str, Any]):
@@ -266,14 +264,3 @@ def hash_pictures(content: Content) -> Uint64s:
         identities = content.index.hashes(numbers, "identity")
         hashes[ids] = identities.astype(np.uint64)
     return hashes
-
-
-def suggest_class(name: object, names: Sequence[str]) -> str:
-    """The end of a message about a class that the dataset does not have: a similar name."""
-    if not names:
-        return ": it has no classes"
-    hint = did_you_mean(name, names)
-    if hint:
-        return hint
-    shown = first_names([repr(known) for known in names], _MAX_NAMES_SHOWN)
-    return f"; it has {shown}"

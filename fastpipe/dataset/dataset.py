@@ -55,9 +55,9 @@ _LOG = logging.getLogger("fastpipe")
 
 
 class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
-    """The samples of a packed dataset, of photos and tars as they lie, or of several of these.
+    """The samples of a packed dataset, of images and tars as they lie, or of several of these.
 
-    It is a value that is cheap to make and never changes. `fastpipe.open` creates it; its methods,
+    It is immutable and cheap to make. `fastpipe.open` creates it; its methods,
     `fastpipe.concat` and `fastpipe.mix` create others.
 
     `len(data)`, `data.classes`. `data["label"]` is a column: also "width" and "height" in pixels,
@@ -326,7 +326,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         Nothing is packed again.
 
         Args:
-            name: of the field; one that is there already is replaced.
+            name: the field's name; an existing field of this name is replaced.
             values: {key: value}, with the keys of data["key"]; or a row for each sample, in the
                 order of data["key"]: an array of numbers of any shape behind the first axis, a list
                 of texts, or the path of an .npy file of these, of which only the rows of a batch
@@ -437,9 +437,9 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             crop: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize, Letterbox, FiveCrop or
                 TenCrop. Until `set_epoch`, torch's generator decides on random crops, as it does
                 for torchvision's transforms.
-            size: of the crops in pixels: a number for a square, or (height, width).
+            size: size of the crops in pixels: a number for a square, or (height, width).
             hflip: mirror crops left to right: True (half of them), False, or a probability.
-            seed: of crops and mirroring after `set_epoch`.
+            seed: seed of crops and mirroring after `set_epoch`.
             exact: True: always decode at full size. See fastpipe.loader.
 
         Example:

@@ -127,12 +127,12 @@ def parse_fields(
         request = _with_options(value, data.fields.get(name))
         if request_by_name.setdefault(name, request) != request:
             raise ConfigError(
-                f"fields: {name!r} is there twice, with other options; got {fields!r}"
+                f"fields: {name!r} is listed twice, with different options; got {fields!r}"
             )
         for batch_key in list_batch_keys(key, request, data):
             if batch_key in batch_keys:
                 raise ConfigError(
-                    f"fields: {batch_key!r} would be twice in a batch; got {fields!r}"
+                    f"fields: {batch_key!r} would be in a batch twice; got {fields!r}"
                 )
             batch_keys.add(batch_key)
         chosen[key] = request
@@ -234,7 +234,7 @@ def sample_fields(data: BaseDataset, fields: object) -> dict[str, FieldRequest]:
             )
         if isinstance(request, Images) and request.form != "list":
             raise ConfigError(
-                f"fields: a single sample has its pictures as a list, got {request!r}; leave form "
+                f"fields: a single sample has its images as a list, got {request!r}; leave form "
                 "out"
             )
         if isinstance(request, Arrays) and request.form in ("flat", "pad"):

@@ -59,28 +59,28 @@ def open(
     DataLoader.
 
     Args:
-        data: the folder that `fastpipe pack` wrote, or its URL: s3://, gs://, az://, http(s):// or
-            hf://datasets/ORG/NAME/FOLDER. Or, for a first try, what is not packed: a folder with
-            one folder of images for each class, a folder of images, a tar file, a folder of tar
-            files, or a pattern of tars ("shards/*.tar"). That is slower.
-        version: of a packed dataset, as `fastpipe log` counts them; None: the newest.
+        data: a packed dataset: its folder, or its URL: s3://, gs://, az://, http(s):// or
+            hf://datasets/ORG/NAME/FOLDER. Or, for a first try, images that are not packed: a folder
+            with one folder of images for each class, a folder of images, a tar file, a folder of
+            tar files, or a pattern of tars ("shards/*.tar"). That is slower.
+        version: the version of a packed dataset, as `fastpipe log` lists them; None: the newest.
         classes_from: names of all classes in the order of their numbers, as `fastpipe.pack` takes
             them: a packed dataset, a source such as a folder of class folders, a text file with a
             name on each line, a JSON file such as {"0": "cat"}, or a list of names. Labels get
             these numbers by name: see `Dataset.with_classes`. None: the classes of the dataset.
-        split: of a folder that is not packed and has the folders train, val or the like: the one to
-            open, such as "train". A class has the same number in all splits. None: the folder has
-            none.
+        split: for a folder that is not packed and has the folders train, val or the like: the one
+            to open, such as "train". A class has the same number in all splits. None: the folder
+            has none.
         max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError
             before memory is allocated for it. A dataset that was packed with a larger --max-pixels
             needs the same value here.
-        background: of images that are not packed: the colour that transparent ones are put on, such
-            as "white", "#ffffff" or [255, 255, 255]; None: a loader of RGB drops their alpha, and
-            hidden colours show.
+        background: for images that are not packed: the colour that transparent ones are put on,
+            such as "white", "#ffffff" or [255, 255, 255]; None: a loader of RGB drops their alpha,
+            so the colours under transparent pixels become visible.
         cache_dir: for a URL, as all that follow: the folder, on a disk of this machine, that keeps
             what has been fetched. All processes of the machine share it. None: shards in
-            $FASTPIPE_CACHE, $XDG_CACHE_HOME/fastpipe or ~/.cache/fastpipe. Where no data is behind
-            a URL, these four are refused.
+            $FASTPIPE_CACHE, $XDG_CACHE_HOME/fastpipe or ~/.cache/fastpipe. Without a URL these four
+            are errors.
         cache_limit: the most that the folder may take on the disk, in bytes or as text: "200GB". If
             the dataset is larger, a part of it stays in the cache, and the rest is fetched in each
             epoch. 0: no shard is kept.
@@ -107,7 +107,7 @@ def open(
     """
     if isinstance(data, str) and data.startswith("pipe:"):
         raise ConfigError(
-            f"{data!r}: commands of WebDataset's pipe: are not run; pass the URL of a folder, such as "
+            f"{data!r}: pipe: commands are not supported; pass the URL of a folder, such as "
             "s3://BUCKET/FOLDER"
         )
     remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
@@ -140,7 +140,7 @@ def concat(
     too.
 
     Args:
-        datasets: of `fastpipe.open`, or what it takes.
+        datasets: datasets, as returned by `fastpipe.open`, or what it takes.
         labels: "union": classes of one name are one class; "offset": the classes of each dataset
             come after those of the datasets before it, with its number in front: "0/cat"; "own":
             labels stay those of their dataset, and the field "source" says of which dataset a
@@ -168,9 +168,9 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
     own pace, and all batches are full.
 
     Args:
-        datasets: of `fastpipe.open`, or what it takes, and the weight of each, above 0: {"data/a":
-            0.7, other: 0.3}. The weight of a dataset that is a mixture itself is divided among its
-            shares, in proportion to their own weights.
+        datasets: datasets, as returned by `fastpipe.open`, or what it takes, and the weight of
+            each, above 0: {"data/a": 0.7, other: 0.3}. The weight of a dataset that is a mixture
+            itself is divided among its shares, in proportion to their own weights.
         labels: as in `fastpipe.concat`.
 
     Raises:
@@ -235,7 +235,7 @@ def _warn_of_numbered_classes(parts: Sequence[Dataset]) -> None:
         elif len(first.classes) != len(classes):
             _LOG.warning(
                 "the classes of %s and %s are numbers, %d and %d of them, and are joined by number: "
-                "'0' of the one and '0' of the other are one class. If they mean other things: "
+                "class '0' of both is taken as the same class. If they mean different things: "
                 'labels="offset". To name them: fastpipe.open(DATA, classes_from=[NAMES])',
                 first.path,
                 part.path,

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.by_key import values_by_key
-from fastpipe.dataset.choosing import check_index, suggest_class, to_array
+from fastpipe.dataset.choosing import check_index, to_array
 from fastpipe.dataset.column_values import DerivedColumn, UserColumn, spans
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.label_names import number_names
 from fastpipe.dataset.order_of_keys import warn_of_labels_in_order_of_keys
 from fastpipe.dataset.selection import Relabelling, Selection
 from fastpipe.dataset.several_labels import refuse_lists
-from fastpipe.errors import ConfigError, format_count, nearest_name
+from fastpipe.errors import ConfigError, format_count, nearest_name, suggest_class
 
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames

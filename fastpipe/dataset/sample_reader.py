@@ -80,7 +80,7 @@ class SampleFormat:
             for request in self.fields.values():
                 if isinstance(request, Images):
                     raise ConfigError(
-                        f"fields: {request.name!r} has lists of pictures, which a single sample has "
+                        f"fields: {request.name!r} has lists of images, which a single sample has "
                         "whole; leave it out, or leave cropped(...) out"
                     )
 

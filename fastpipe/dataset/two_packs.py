@@ -43,7 +43,7 @@ def _check_index(index: Index) -> None:
         # Somebody may have packed into the folder since it was opened.
         index.refuse_replaced()
         raise DatasetError(
-            f"{file} and {DATASET_FILE} are of two packs, or {INDEX_FILE} is damaged: expected XXH3-64 "
-            f"{expected}, as {DATASET_FILE} has it, got {actual}. Images would have labels of others: "
+            f"{file} and {DATASET_FILE} do not belong together, or {INDEX_FILE} is damaged: expected "
+            f"XXH3-64 {expected}, as {DATASET_FILE} has it, got {actual}. Images would get wrong labels: "
             f"copy all files of the dataset again (rsync without --size-only), or {advice}"
         )

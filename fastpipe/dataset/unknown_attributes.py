@@ -24,6 +24,7 @@ _INSTEAD_BY_NAMES = {
     "repeat": "iterate again: each loop over a loader is an epoch",
     "num_rows": "use len(data)",
     "imgs samples": "use data.targets for the labels and data['key'] for the source paths",
+    "labels label": "use data.targets for the labels",
 }
 _INSTEAD = by_single_name(_INSTEAD_BY_NAMES)
 

@@ -28,9 +28,10 @@ class GridAggregator:
         window: how patches count where they overlap: "mean": equally. "hann": less towards their
             edges, so that seams are hardly seen.
         margin: so many pixels at each edge of a patch do not count, where another patch has them: a
-            model that pads sees less of the image there. With half of its receptive field the whole
-            is what the model makes of the whole image. Patches have to overlap by twice as much:
-            Grid(stride=size - 2 * margin) at most. At the edges of the image all outputs count.
+            model that pads sees less of the image there. With half of its receptive field, the
+            result is that of the model for the whole image. Patches have to overlap by twice as
+            much: Grid(stride=size - 2 * margin) at most. At the edges of the image all outputs
+            count.
 
     Attributes:
         FIELDS: the names in `fields=` of the loader that an aggregator needs, beside "image".
@@ -66,7 +67,7 @@ class GridAggregator:
             outputs: (N, C, h, w) of a floating dtype, on any device. h and w are the size of a
                 patch, a whole part of it, such as a quarter for a model with stride 4, or a
                 multiple.
-            batch: of a loader with crop=fastpipe.Grid(...) and the fields of FIELDS.
+            batch: a batch of a loader with crop=fastpipe.Grid(...) and the fields of FIELDS.
 
         Returns:
             For each image whose last patch has come, its number in the dataset, which is its "id"

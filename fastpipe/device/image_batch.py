@@ -25,8 +25,8 @@ class ImageBatch(tuple[Any, torch.Tensor]):
         images: as the loader's `augment` leaves them; without it (N, channels, height, width). With
             several views, a list of these.
         labels: (N,) int64, or soft ones (N, classes).
-        ids: (N,) int64, the samples' numbers in `loader.dataset`. If it is packed again, they mean
-            others: keys do not.
+        ids: (N,) int64, the samples' numbers in `loader.dataset`. Repacking changes ids, but not
+            keys.
         valid: (N,) bool, rows that count. A row with False repeats a sample that counts on another
             rank.
         epoch: number of the epoch.
@@ -121,8 +121,7 @@ class ImageBatch(tuple[Any, torch.Tensor]):
             return vars(self)[f"_{name}"]
         if name in ("ids", "valid", "epoch"):
             raise AttributeError(
-                f"this batch has no {name}: another program has made it anew of (images, labels). "
-                "Pass "
+                f"this batch has no {name}: another library rebuilt it from (images, labels). Pass "
                 'fields=("image", "label", "id", "valid", "epoch") to fastpipe.loader: a batch is '
                 "then a dict with them"
             )

@@ -54,7 +54,7 @@ class Stats:
         images_decoded: rows that are finished. Decoding and resizing run in turn, a few lines of
             the image at a time, and resizing cannot fail, so one count is enough for both.
         images_failed: rows that could not be read or decoded. In these three counts, each mask and
-            each second picture is a row of its own.
+            each second image is a row of its own.
         images_converted: of the finished rows, those whose file the engine's threads could not
             decode as it lies, such as WebP or progressive JPEG: only of an unpacked source. Other
             threads make a PNG or JPEG of it first, in each epoch again. `fastpipe pack` does it
@@ -82,7 +82,7 @@ class Stats:
             refuses to lock. Memory that torch itself has pinned is not counted.
         hints_waiting: ranges of shards for which the engine has not asked the kernel to read ahead
             yet. If it stays high, the disk's own queue is full.
-        fetched_bytes: of a remote dataset's shards: bytes that came over the network.
+        fetched_bytes: bytes of a remote dataset's shards that came over the network.
         cache_hit_bytes: bytes of samples that were in the cache already, or that another process
             fetched into it.
         requests: requests made for shards.

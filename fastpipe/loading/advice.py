@@ -37,7 +37,7 @@ _CHANGES = {
     "transfer_s": "check the log for a warning about pinned memory, or pass a smaller size",
     "fetch_wait_s": "raise cache_limit= of fastpipe.open if the dataset is larger: what is in the "
     "cache is fetched once. If it is the first epoch, the link is the limit: train nearer to the "
-    "bucket, or pack the photos again with --max-size",
+    "bucket, or pack the images again with --max-size",
     "convert_s": "these images are no baseline JPEGs or PNGs, and converted in each epoch; "
     "`fastpipe pack` does it once",
 }
@@ -174,7 +174,7 @@ def _suggest(stage: str, spent: Stats, settings: Settings) -> str:
     if settings.exact and stage == "decode_s":
         less_work = "pass exact=False, or pack"
     return (
-        f"all {settings.cpus} CPUs granted are in use; use more CPUs, or {less_work} the photos "
+        f"all {settings.cpus} CPUs granted are in use; use more CPUs, or {less_work} the images "
         "again with --max-size (--max-size 500 is enough for outputs of 224)"
     )
 

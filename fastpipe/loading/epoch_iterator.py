@@ -123,8 +123,8 @@ class EpochIterator:
                 if isinstance(problem, StopIteration):
                     # The loop would take it for the end.
                     raise RuntimeError(
-                        "a module of augment= raised StopIteration, as next() does at an end; "
-                        "correct it there"
+                        "a module of augment= raised StopIteration, as next() on an exhausted "
+                        "iterator does. Fix that module"
                     ) from problem
                 raise
 

@@ -64,7 +64,7 @@ def _warn_of_left_out(data: Dataset, recipe: Recipe) -> None:
     warn_once(
         f"left out {data.path}",
         f"an epoch of {data.path} has {batches} of {global_batch_size}{ranks}, and leaves out "
-        f"{num_left_out:,} of {format_count(len(data), 'sample')}, other ones in each epoch. Pass a smaller "
+        f"{num_left_out:,} of {format_count(len(data), 'sample')}, different ones in each epoch. Pass a smaller "
         "batch_size, or drop_last=False",
     )
 

@@ -60,8 +60,8 @@ def warn_of_evaluation(
             advice = "To normalise them alone: augment=fastpipe.Augment.imagenet()"
         warn_once(
             options,
-            f"train=False, and {options} {verb} images at random, so the evaluation is of other "
-            f"images than those of the dataset. {advice}{soft_labels}",
+            f"train=False, and {options} {verb} images at random, so the evaluation sees "
+            f"altered images. {advice}{soft_labels}",
         )
     _warn_other_samples(data, recipe)
 

@@ -134,8 +134,8 @@ def loader(
     """Opens a dataset for training or evaluation.
 
     Args:
-        data: a dataset of `fastpipe.open`, `fastpipe.concat` or `fastpipe.mix`, or what
-            `fastpipe.open` takes.
+        data: a dataset, as returned by `fastpipe.open`, `fastpipe.concat` or `fastpipe.mix`, or
+            what `fastpipe.open` takes.
         batch_size: number of samples in a batch of one rank. None: 256; with a budget
             (fastpipe.Patches(tokens=), Buckets(pixels=)), as many as fit into it.
         size: size of the output in pixels: a number for a square, or (height, width). None: 224. Or
@@ -174,13 +174,13 @@ def loader(
         device: device of the batches: "cpu" (None), "cuda", "cuda:1", "xpu", "mps", or that of an
             extension of torch. "cuda" is the current GPU; if that is cuda:0 and a launcher set
             LOCAL_RANK, the GPU of that number.
-        channels: of the images, which are converted as Pillow's `convert` does: "rgb"; "gray", the
-            luma, 1 channel; "rgba", 4 channels, where images without alpha are opaque; or "own", as
-            they are stored: then all samples need the same number of channels. Gray with alpha has
-            4.
-        dtype: of the images: torch.uint8, 0 to 255; torch.uint16, 0 to 65535; or torch.float32, 0
-            to 1, of 16 bits where any sample has them. `augment` gets this, and decides on the
-            dtype of its output.
+        channels: channels of the images, which are converted as Pillow's `convert` does: "rgb";
+            "gray", the luma, 1 channel; "rgba", 4 channels, where images without alpha are opaque;
+            or "own", as they are stored: then all samples need the same number of channels. Gray
+            with alpha has 4.
+        dtype: dtype of the images: torch.uint8, 0 to 255; torch.uint16, 0 to 65535; or
+            torch.float32, 0 to 1, of 16 bits where any sample has them. `augment` gets this, and
+            decides on the dtype of its output.
         augment: the augmentation of each batch on the device: a fastpipe.Augment; or modules, for
             example kornia's, one or a list of them: fastpipe.Augment(modules), which also
             normalises. None: images stay as they are.
@@ -255,7 +255,9 @@ def loader(
     stall_s = positive("stall_timeout", stall_timeout)
     notices.warn_bound_process()
     if prepare is not None and not callable(prepare):
-        raise ConfigError(f"prepare: expected a function, got {prepare!r}")
+        raise ConfigError(
+            f"prepare: expected a function, got {_describe_no_function(prepare)}"
+        )
     if prepare is not None and fields is None:
         raise ConfigError(
             "prepare= needs fields=: the function gets the fields of a batch as a dict. Add "
@@ -446,6 +448,15 @@ def loader(
 
 
 _OPTION_NAMES = tuple(inspect.signature(loader).parameters)
+
+
+def _describe_no_function(value: object) -> str:
+    """What the user has passed as `prepare`, and what to pass."""
+    if isinstance(value, (list, tuple)) and value and all(map(callable, value)):
+        if len(value) == 1:
+            return "a list of one function; pass the function"
+        return f"a list of {len(value)} functions; pass one function that calls them in turn"
+    return repr(value)
 
 
 def _parse_batch_size(batch_size: int | None, budget: int | None) -> int:

@@ -75,7 +75,8 @@ class Loader(DataLoaderAttributes):
     if not TYPE_CHECKING:  # type checkers would allow every name
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(describe_reading(name), name=name, obj=self)
+            message = describe_reading(name, dir(self))
+            raise AttributeError(message, name=name, obj=self)
 
         def __setattr__(self, name: str, value: object) -> None:
             # Batches would not change with such an attribute.

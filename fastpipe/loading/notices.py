@@ -70,7 +70,7 @@ def warn_one_thread(cpus: int) -> None:
     warn_once(
         "num_workers=0",
         "num_workers=0: one thread decodes, beside the training loop. Workers are threads of this "
-        "process, so none has to be avoided: leave num_workers out for as many as CPUs are "
+        "process, so there is no need for 0: leave num_workers out for as many threads as CPUs are "
         f"granted, {cpus}",
     )
 

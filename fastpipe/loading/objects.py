@@ -64,24 +64,25 @@ def _check_boxes(dataset: Dataset, name: str, crop: Crop | WholeImages) -> None:
     field = dataset.fields.get(name)
     if field is not None and field.kind == "boxes":
         return
-    got = (
-        f"{name!r} is a field of kind {field.kind}" if field else "it has no such field"
-    )
+    if field is None:
+        problem = f"{dataset.path} has no field {name!r}"
+    else:
+        problem = (
+            f"{name!r} of {dataset.path} is a field of kind {field.kind}, not of boxes"
+        )
     fields_of_boxes = []
     for other_name, other in dataset.fields.items():
         if other.kind == "boxes":
             fields_of_boxes.append(other_name)
     if fields_of_boxes:
-        advice = f"Pass one of its fields of boxes: {', '.join(fields_of_boxes)}"
+        advice = f". Pass one of its fields of boxes: {', '.join(fields_of_boxes)}"
     elif dataset.index.packed:
         advice = (
-            "It has no field of boxes. Pack annotations with the images: `fastpipe pack` reads COCO, "
-            "YOLO, VOC and tables of boxes"
+            ", and no other field has boxes. Pack annotations with the images: `fastpipe pack` "
+            "reads COCO, YOLO, VOC and tables of boxes"
         )
     else:
         advice = (
-            "Only packed datasets have fields of boxes: pack it with `fastpipe pack`"
+            ". Only packed datasets have fields of boxes: pack it with `fastpipe pack`"
         )
-    raise ConfigError(
-        f"crop: {option}: expected a field of boxes of {dataset.path}, and {got}. {advice}"
-    )
+    raise ConfigError(f"crop: {option}: {problem}{advice}")

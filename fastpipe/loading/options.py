@@ -51,7 +51,8 @@ class View:
     An argument that is None is the loader's.
 
     Args:
-        size: of the view in pixels, which never changes: a number for a square, or (height, width).
+        size: size of the view in pixels, which never changes: a number for a square, or (height,
+            width).
         count: how many views of this kind, each with random crops of its own.
         crop, hflip, augment: as in `fastpipe.loader`. Soft labels have to be the same in all views.
 
@@ -225,7 +226,7 @@ def make_field_reader(
         for field in chosen.values():
             if isinstance(field, Images) and field.form != "flat":
                 raise ConfigError(
-                    f"fields: with size=fastpipe.Patches(...), the patches of lists of pictures lie "
+                    f"fields: with size=fastpipe.Patches(...), the patches of lists of images lie "
                     f'one behind the other; pass fastpipe.Images({field.name!r}, form="flat")'
                 )
     crop_pads = isinstance(recipe.crop, Buckets) and recipe.crop.pads

@@ -134,12 +134,12 @@ def warn_restored(epoch: int, batches: int) -> None:
 def warn_of_more_ranks(problem: Exception) -> None:
     """If a loaded state fits only where there are more ranks, and this process is alone so far.
 
-    `problem`: why the loop refuses it if the process stays alone.
+    `problem`: the error that the loop raises if the process stays alone.
     """
     warn_once(
         "more ranks",
-        "this process is rank 0 of 1 so far, and the loop will refuse the state if it stays so "
-        f"({problem}). With several ranks call torch.distributed.init_process_group() before load_state_dict",
+        f"{problem}. On this process alone the next loop raises this error. With several ranks, call "
+        "torch.distributed.init_process_group() before load_state_dict",
     )
 
 
@@ -199,8 +199,8 @@ def warn_epoch_without_gradients(recipe: Recipe, random_by_default: str) -> None
     warn_once(
         warning,
         f"gradients were off in a whole epoch of {path}, as in an evaluation, and the loader reads it "
-        f"as for training: {random_by_default}, by default. Figures and features are then of other "
-        "images than those of the dataset. To evaluate: fastpipe.loader(..., train=False)",
+        f"as for training: {random_by_default}, by default. So metrics and features come from images that "
+        "are changed at random. To evaluate: fastpipe.loader(..., train=False)",
     )
 
 
@@ -319,7 +319,7 @@ def warn_loaded_in_loop(running: Position, loaded: Position) -> None:
         "loaded in a loop",
         f"load_state_dict was called while a loop over the loader runs: this loop goes on at batch "
         f"{running.batches} of epoch {running.epoch}, and the loaded position, batch "
-        f"{loaded.batches} of epoch {loaded.epoch}, counts for the next one. To go on there, leave "
+        f"{loaded.batches} of epoch {loaded.epoch}, takes effect in the next loop. To go on there, leave "
         "the loop (break) and begin a new one: for images, labels in loader",
     )
 
@@ -374,7 +374,7 @@ def warn_repeated_rows(count: int, recipe: Recipe) -> None:
     warn_once(
         "repeated rows",
         f"{rows} of the last batch of rank {recipe.ranks.rank} {verb} samples, so that all ranks "
-        "have as many rows. A metric over all rows counts these samples twice: count only the rows "
+        "have the same number of rows. A metric over all rows counts these samples twice: count only the rows "
         "of batch.valid. Where a trainer rebuilds the batches, pass "
         'fields=("image", "label", "valid") and count the rows of batch["valid"]',
     )

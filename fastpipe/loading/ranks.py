@@ -49,7 +49,7 @@ class RankResolver:
                 hint = 'variables of the environment are texts: int(os.environ["RANK"])'
             count = whole("world_size", world_size, least=1, most=2**20, hint=hint)
             if rank == count and not isinstance(rank, bool):
-                hint = f"ranks are numbered from 0, so the last one is {count - 1}: rank=number - 1"
+                hint = "ranks are numbered from 0: pass 0 to world_size - 1"
             number = whole("rank", rank, least=0, most=count - 1, hint=hint)
             self._given = Ranks(number, count)
         elif worker is not None:
@@ -90,8 +90,9 @@ class RankResolver:
                 f"({name}={launched.rank}, {_LAUNCHERS[name]}={launched.world_size}), but "
                 "torch.distributed is not initialised, so each process would read the whole "
                 "dataset. Call torch.distributed.init_process_group() before the loop over the "
-                "loader, or pass rank= and world_size= to fastpipe.loader(...): 0 and 1 if each "
-                f"process is to read all. If no launcher has started this process, unset {name} and {_LAUNCHERS[name]}"
+                "loader, or pass rank= and world_size= to fastpipe.loader(...): rank=0, world_size=1 "
+                "if each process is to read everything. If no launcher has started this process, "
+                f"unset {name} and {_LAUNCHERS[name]}"
             )
         if (self.known() or ALONE).world_size == 1:
             return

@@ -58,8 +58,8 @@ class Weighted:
 class PerClass:
     """Batches of P classes and K samples of each, for metric learning.
 
-    Each class comes equally often, and each of its samples, too. Samples without a label are in no
-    batch.
+    Each class is drawn equally often, and so is each sample of a class. Samples without a label are
+    in no batch.
 
     Args:
         samples: K.
@@ -116,7 +116,7 @@ def balanced(data: Dataset) -> dict[str, float]:
     `sampler=fastpipe.Weighted(fastpipe.balanced(data))`.
 
     Args:
-        data: of `fastpipe.open`, or `loader.dataset`.
+        data: a dataset, as returned by `fastpipe.open`, or `loader.dataset`.
 
     Returns:
         1 / number of samples, by class name; 0 for a class without samples.
@@ -225,7 +225,7 @@ class Sampling:
         """The same with other weights. Raises ConfigError if they are wrong."""
         if self.weighted is None:
             raise ConfigError(
-                "set_weights: this loader draws by no weights; pass sampler=fastpipe.Weighted(...) "
+                "set_weights: this loader has no weights; pass sampler=fastpipe.Weighted(...) "
                 "to it"
             )
         # Repeated around Weighted stays as it is.

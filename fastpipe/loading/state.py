@@ -35,7 +35,6 @@ RANKS = "ranks"
 
 # Facts of an order whose name is not an option's -> the options that decide them.
 _OPTIONS = {
-    "global_batch_size": " (batch_size= times world_size=)",
     "sequences": " (partition=)",
     "mixture": " (the weights of fastpipe.mix)",
     "weights": " (a hash of them: pass those of that epoch, to fastpipe.Weighted or before to "
@@ -110,8 +109,7 @@ def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
     if dataset != data.index.content:
         raise ConfigError(
             f"load_state_dict: {_describe_other_dataset(stored, versions, data)}, or start without "
-            f"the state. {_describe_other_numbers(stored, data)}{_how_to_go_on(state)}. (The state "
-            f"belongs to dataset {dataset!r}; this loader reads dataset {data.index.content!r})"
+            f"the state. {_describe_other_numbers(stored, data)}{_how_to_go_on(state)}"
         )
     return order
 
@@ -145,10 +143,13 @@ def _parse_epoch(state: Mapping[str, Any]) -> int:
 
 def _describe_change(name: str, before: object, after: object) -> str:
     if name == "samples":
-        selection = _describe_selection(before)
-        return (
-            f"it read {selection}, and this loader reads {_describe_selection(after)}"
-        )
+        old = _describe_selection(before)
+        new = _describe_selection(after)
+        if old == new:
+            new = "other ones"
+        return f"it was saved with {old}, and this loader reads {new}"
+    if name == "global_batch_size":
+        return f"batch_size, times the number of ranks, was {before} and is now {after}"
     return f"{name} was {before!r} and is now {after!r}{_OPTIONS.get(name, '')}"
 
 
@@ -156,10 +157,10 @@ def _describe_selection(selection: object) -> str:
     """The samples that select, only, take and fold leave: "COUNT HASH", or None for all of them."""
     if selection is None:
         return "all samples of the dataset"
-    count, _, digest = str(selection).partition(" ")
+    count = str(selection).partition(" ")[0]
     if not count.isdecimal():
         return f"a selection {selection!r}"  # no state that fastpipe saved
-    return f"{format_count(int(count), 'sample')} that were selected (hash {digest})"
+    return f"a selection of {format_count(int(count), 'sample')}"
 
 
 def parse_position(
@@ -179,7 +180,7 @@ def parse_position(
             changes.append(_describe_change(name, before, after))
     if changes:
         raise ConfigError(
-            "load_state_dict: the state belongs to another order of the samples: "
+            "load_state_dict: the state does not fit this loader: "
             f"{', '.join(changes)}. {_same_batch_size(order, current, recipe)}, or start without the "
             f"state. {_how_to_go_on(state)}"
         )

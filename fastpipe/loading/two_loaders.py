@@ -51,7 +51,7 @@ def _describe_sizes(training: LoaderFacts, evaluation: LoaderFacts) -> str | Non
     evaluation_name = " x ".join(map(str, evaluation.size))
     return (
         f"images for training are {training_name}, and those for evaluation {evaluation_name}; 224 x 224 is the "
-        "default of size=. A model sees objects of another size than it has learned from. Pass the same "
+        "default of size=. A model sees objects at a different scale than in training. Pass the same "
         "size= to both"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fastpipe.arguments import Advice, advise_single_transform, by_single_name
 from fastpipe.errors import did_you_mean
@@ -140,9 +140,12 @@ def describe_constructor(args: Sequence[object], options: Mapping[str, object]) 
     )
 
 
-def describe_reading(name: str) -> str:
-    """The message about an attribute that a loader does not have."""
+def describe_reading(name: str, known: Iterable[str]) -> str:
+    """The message about an attribute that a loader does not have; `known` are those it has."""
     text = f"a loader has no attribute {name!r}"
     if name in _INSTEAD_OF_READING:
         return f"{text}: {_INSTEAD_OF_READING[name]}"
-    return text
+    if name.startswith("_"):
+        return text  # IPython and numpy look for many such names
+    public = [other for other in known if not other.startswith("_")]
+    return text + did_you_mean(name, public)

@@ -95,7 +95,7 @@ def _warn_of_function(option: str, function: Callable[..., Any], advice: str) ->
     name = getattr(function, "__name__", type(function).__name__)
     _warn(
         f"{option}: {name} draws random numbers ({draw}), which neither seed= nor the epoch "
-        f"decides: another run, and one that resumes, gets others. {advice}"
+        f"decides, so runs are not reproducible, and resuming changes them. {advice}"
     )
 
 

@@ -11,12 +11,12 @@ import numpy as np
 import xxhash
 
 from fastpipe.arrays import Float64s, Int64s
-from fastpipe.dataset.choosing import check_index, find_keys, suggest_class, to_array
+from fastpipe.dataset.choosing import check_index, find_keys, to_array
 from fastpipe.dataset.column_values import spans
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.order_of_keys import warn_of_weights_in_order_of_keys
-from fastpipe.errors import ConfigError, flag
+from fastpipe.errors import ConfigError, flag, suggest_class
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.picks import (
     MAX_KEPT,

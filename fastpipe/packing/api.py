@@ -187,29 +187,30 @@ def pack(
             them is refused, one that `src` lacks is kept. None: the classes of `src`.
         separator: what stands between the classes of an image in a text, such as "|" in "cat|dog",
             for fields of the kind classes; None: what the column has, and the summary names it.
-        box_format: of a table with a row for each box, or of bbox of COCO: what the four numbers are, as
-            torchvision.ops.box_convert calls it: "xyxy" (left, top, right, bottom), "xywh" (left,
-            top, width, height) or "cxcywh" (centre, width, height); None: what the names of the
-            columns say, else "xywh", and the summary names it.
-        run_order: of a table with run lengths of masks: whether pixels are numbered down the
+        box_format: for a table with a row for each box, or bbox of COCO: what the four numbers are,
+            as torchvision.ops.box_convert calls it: "xyxy" (left, top, right, bottom), "xywh"
+            (left, top, width, height) or "cxcywh" (centre, width, height); None: what the names of
+            the columns say, else "xywh", and the summary names it.
+        run_order: for a table with run lengths of masks: whether pixels are numbered down the
             "columns" or along the "rows"; None: what the sizes of some images show, else "columns",
             and the summary names it.
-        unlisted: of a table or of COCO: images that lie in the folders of its images and are not
-            listed, and of other annotations images that none is about: "drop" them, or "keep" them as images without
-            boxes and without a label; None: drop them, and the summary counts them.
-        bad_boxes: of boxes that end more than a pixel outside their image, or that cannot be read,
-            such as a line of YOLO with a class that does not exist: "reject" the image; "clip" cuts
-            boxes at the border of the image, and drops what lies outside or cannot be read; "drop"
-            drops all of these boxes. The summary counts them. None: "reject".
-        encoding: of the text of a table (CSV, TSV, lists, JSONL, JSON), as Python calls it, such as
-            "cp1252"; None: UTF-8, or UTF-16 where its first bytes say so.
+        unlisted: images without a row of the table or an entry of COCO, in the folders of its
+            images, or without annotations: "drop" them, or "keep" them as images without boxes and
+            without a label; None: drop them, and the summary counts them.
+        bad_boxes: what to do with boxes that end more than a pixel outside their image, or that
+            cannot be read, such as a line of YOLO with a class that does not exist: "reject" the
+            image; "clip" cuts boxes at the border of the image, and drops what lies outside or
+            cannot be read; "drop" drops all of these boxes. The summary counts them. None:
+            "reject".
+        encoding: encoding of the text of a table (CSV, TSV, lists, JSONL, JSON), as Python calls
+            it, such as "cp1252"; None: UTF-8, or UTF-16 where its first bytes say so.
         workers: number of threads; None: the CPUs granted to this process.
         max_size: shrink images whose longest side has more pixels; None: no limit.
-        quality: make JPEGs of this quality, 1 to 100, of all images that are none, and of those
-            that are encoded again; None: images without loss become PNGs, others JPEGs of quality
-            95, or 90 if `max_size` shrinks them.
-        lossless: encode no image with loss: what is no JPEG, or is shrunk, becomes a PNG, however
-            large.
+        quality: store every image that is not a JPEG as a JPEG of this quality, 1 to 100; also used
+            when a JPEG must be encoded again. None: lossless images become PNGs, others JPEGs of
+            quality 95, or 90 if `max_size` shrinks them.
+        lossless: never encode with loss: images that are not JPEGs, or are shrunk, are stored as
+            PNGs, however large.
         tile: approximate width in pixels of a tile, the smallest part that can be decoded alone
             (restart markers); 0: no tiles.
         shard_size: size of a shard, about, in bytes or as text such as "256MB".
@@ -228,14 +229,14 @@ def pack(
         keep_metadata: keep all metadata of JPEGs, not only the ICC profile.
         background: the colour that transparent images are put on, such as "white", "#ffffff" or
             [255, 255, 255]; None: they keep their alpha, and the summary counts them. A loader of
-            RGB drops alpha, so hidden colours show.
-        level: of pyramids, TIFFs that have their picture in several sizes, such as slides of
-            microscopes: 0 packs the largest one, 1 the next, and so on.
+            RGB drops alpha, so the colours under transparent pixels become visible.
+        level: which size of a multi-resolution TIFF (slides of microscopes) is packed: 0 is the
+            largest, 1 the next, and so on.
         max_pixels: reject images with more pixels.
         max_scans: reject progressive JPEGs with more scans.
         overwrite: replace the dataset in `dst`, even if it is a different or a damaged dataset.
         storage_options: for URLs: options of obstore's stores, such as {"region": "eu-west-1"};
-            None: the environment says who one is, as for the cloud's own tools.
+            None: credentials come from the environment, as for the cloud's own tools.
         read_timeout: for URLs: seconds without a byte after which a request is made again.
         spool: for a `dst` that is a URL: folder in which shards are made, before they are uploaded.
             On a cluster: folder or URL that all workers see, for lists and converted rows of
@@ -251,8 +252,8 @@ def pack(
 
     Raises:
         ConfigError: an option is wrong, or one of the folders is inside the other.
-        PackError: the source or destination cannot be used, or the disk refuses.
-        ClusterError: the cluster cannot be reached, or its machines fail a task again and again.
+        PackError: the source or destination cannot be used, or writing fails.
+        ClusterError: the cluster cannot be reached, or a task fails repeatedly.
 
     Example:
         >>> summary = fastpipe.pack("photos", "data/new")
@@ -318,27 +319,27 @@ def add(
     it again: it continues where it stopped.
 
     Args:
-        src: as of `fastpipe pack`. Sources that `dst` has are not packed again.
-        dst: a folder that `fastpipe pack` wrote, or its URL (s3://, gs://, az://).
-        by: how samples are known: by the "path" of their source in `src`; with "content" also by
-            their picture, so that renamed copies are left out.
+        src: as for `fastpipe pack`. Sources that `dst` has are not packed again.
+        dst: a packed dataset: its folder, or its URL (s3://, gs://, az://).
+        by: a source counts as known if its "path" in `src` is that of a sample; with "content" also
+            if its image is, so that renamed copies are left out.
         changed: a source that has changed since it was packed: stop with an "error", "replace" its
             sample, or "skip" it.
-        executor, address: as of `pack`.
+        executor, address: as for `pack`.
         on_progress: called now and then, in this thread.
         **options: those of `pack` that say how `src` is read, workers, on_error, storage_options,
             read_timeout, spool.
 
     Returns:
-        What came of it: `added` samples, and sources that were `known`; `info` is the content of
+        A summary: `added` samples, and sources that were `known`; `info` is the content of
             dataset.json.
 
     Raises:
         ConfigError: an option is wrong, or one of the folders is inside the other.
         DatasetError: there is no dataset, or it is damaged.
-        PackError: the source cannot be used, its fields are others, or another program writes to
+        PackError: the source cannot be used, its fields differ, or another program writes to
             the dataset.
-        ClusterError: as of `pack`.
+        ClusterError: as for `pack`.
 
     Example:
         >>> grown = fastpipe.add("more-photos", "data/growing")
@@ -391,23 +392,23 @@ def remove(
     """Removes samples from a dataset: what the command `fastpipe remove` does; see
     `fastpipe docs growing`.
 
-    Index and columns of the new version do not have them. Shards stay: `fastpipe.pack(dst, new)`
-    gives their space back. With several of the three, a sample goes that all of them name.
+    They are gone from the next version; their bytes stay in the shards until
+    `fastpipe.pack(dst, new)`. With several of the three, a sample is removed if it matches all.
 
     Args:
-        dst: a folder that `fastpipe pack` wrote, or its URL (s3://, gs://, az://).
-        keys: of samples, as `batch["key"]` has them: the paths of their sources.
-        classes: names: their samples go. The classes stay in the list, so that labels do not
-            change.
-        where: comparisons such as "score < 0.2": of label, width, height, channels, bits, class, or
-            a field of numbers, with <, <=, >, >=, == or !=, and a value. All have to be true.
-        storage_options, read_timeout: as of `pack`.
+        dst: a packed dataset: its folder, or its URL (s3://, gs://, az://).
+        keys: keys of samples, as `batch["key"]` has them: the paths of their sources.
+        classes: names of classes: their samples are removed. The classes stay in the list, so that
+            labels do not change.
+        where: comparisons such as "score < 0.2", with label, width, height, channels, bits, class,
+            or a field of numbers, with <, <=, >, >=, == or !=, and a value. All have to be true.
+        storage_options, read_timeout: as for `pack`.
 
     Returns:
-        What came of it: `removed` samples; `info` is the content of dataset.json.
+        A summary: `removed` samples; `info` is the content of dataset.json.
 
     Raises:
-        ConfigError: a key, class or column is not there, or all samples would go.
+        ConfigError: a key, class or column does not exist, or no sample would be left.
         DatasetError: there is no dataset, or it is damaged.
         PackError: another program writes to the dataset.
 

@@ -62,7 +62,7 @@ def on_ray(executor: str, address: str | None) -> bool:
         return True
     if address is not None:
         raise ConfigError(
-            f'there is a cluster only with --on ray (executor="ray"), got {address!r}',
+            'it needs --on ray (executor="ray")',
             option="address",
         )
     return False
@@ -355,7 +355,7 @@ def _get_end(ray: Any, reference: Any, name: str) -> _TaskEnd:
                 "must be installed on all nodes"
             ) from problem
         raise ClusterError(
-            f"task {name} was lost again and again, each time with its worker: {reason}. The logs "
+            f"task {name} failed repeatedly, each time with its worker: {reason}. The logs "
             "of that machine are in /tmp/ray/session_latest/logs; memory is the usual cause. Run "
             "the same command again: it continues there"
         ) from problem

@@ -52,14 +52,14 @@ def encode(
 
     The new dataset has no images. Each sample has the output as a field of kind "array", and the
     source path, the label and the fields of the old sample that do not lie on the image: numbers,
-    classes, texts, JSON and arrays. Lists of pictures, and columns of `with_column`, are left out.
+    classes, texts, JSON and arrays. Lists of images, and columns of `with_column`, are left out.
 
     If the program is interrupted, call it again with the same arguments: samples in finished shards
     are not encoded again, and a dataset that is complete is returned as it is. Nothing compares the
     models and options of the two calls.
 
     Args:
-        data: as of `fastpipe.loader`.
+        data: as for `fastpipe.loader`.
         model: called with the images of a batch, as a loader gives them; returns a tensor (N, ...)
             of their outputs, of one dtype for all batches. It runs without gradients; a
             torch.nn.Module is in eval mode meanwhile.
@@ -69,8 +69,8 @@ def encode(
         batch_size: images in a batch.
         rank, world_size: number of this process, and number of processes that share the work. Each
             encodes one stretch of the samples.
-        **options: of `fastpipe.loader`, such as size=, crop=, augment=, device=, num_workers=;
-            crops are those of evaluation unless crop= says something else.
+        **options: options of `fastpipe.loader`, such as size=, crop=, augment=, device=,
+            num_workers=; crops are those of evaluation unless crop= says something else.
 
     Returns:
         The new dataset; with several ranks the part of this one. Join the parts when all have ended:
@@ -78,7 +78,7 @@ def encode(
 
     Raises:
         ConfigError: an argument is wrong, or the model returns something else.
-        PackError: the folder holds another dataset, or the disk refuses.
+        PackError: the folder holds another dataset, or writing fails.
 
     Example:
         >>> average = lambda images: images.float().mean(dim=(2, 3))

@@ -31,7 +31,12 @@ from fastpipe.packing.job.log import log_assumed, log_rejected
 from fastpipe.packing.job.summary import PackedShards, Summary, publish
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.converting import convert_sample
-from fastpipe.packing.pipeline.given import NO_IMAGE, Given, parse_given
+from fastpipe.packing.pipeline.given import (
+    NO_IMAGE,
+    Given,
+    describe_wrong_label,
+    parse_given,
+)
 from fastpipe.packing.pipeline.keys import Keys
 from fastpipe.packing.shard.entry import Entry, entry_name
 from fastpipe.packing.shard.journal import Journal
@@ -122,7 +127,7 @@ class Writer:
 
     Raises:
         ConfigError: an argument is wrong.
-        PackError: the folder holds something else, or the disk refuses.
+        PackError: the folder holds something else, or writing fails.
 
     Example:
         >>> with fastpipe.Writer("data/written", fields={"caption": "text"}, classes=["cat"]) as writer:
@@ -265,7 +270,7 @@ class Writer:
                 keeps its exact pixels, as with `pack`, except that a PIL image that was opened from
                 a JPEG is encoded again: pass the path of the JPEG. A PIL image that a program has
                 changed counts as one without loss. Left out: the sample has fields only, such as a
-                list of pictures or an array.
+                list of images or an array.
             label: a position in the list of classes, or a class name; None: the sample has no
                 label.
             key: names the sample, in the dataset and in messages; with keys an interrupted program
@@ -276,7 +281,7 @@ class Writer:
         Raises:
             ConfigError: a field is not one of the Writer's, an earlier sample has the key, the
                 Writer is not open, or another process has opened it.
-            PackError: the disk refuses; or, with on_error="fail", an earlier sample cannot be
+            PackError: writing fails; or, with on_error="fail", an earlier sample cannot be
                 packed; or the samples are not those of the interrupted run. After it no sample can
                 be added, and no dataset appears.
 
@@ -451,11 +456,9 @@ class Writer:
             )
         if self._classes is None:
             return
-        behind_last = f"got {len(self._classes)}"
+        behind_last = describe_wrong_label(len(self._classes), len(self._classes))
         for _, reason in self.summary.tally.rejected:
-            if reason.startswith("label: expected 0 to") and reason.endswith(
-                behind_last
-            ):
+            if reason == behind_last:
                 _LOG.warning(
                     "%s: no sample has label 0, and some had %d, which is behind the last class: if the "
                     "labels count from 1, all samples have a wrong class. Subtract 1",

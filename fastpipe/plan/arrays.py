@@ -21,7 +21,7 @@ class Arrays:
     Its name alone means these defaults.
 
     Args:
-        name: of the field.
+        name: the field's name.
         form: how arrays come. "tensor": (N, *shape), if all arrays of the dataset have one shape.
             "list": one tensor for each sample. "flat": all arrays one behind the other, (all,
             *rest), and NAME_offsets (N + 1,) int64: sample i has

@@ -45,7 +45,7 @@ class Buckets(PaddedCrop):
 
     fit="cover" has no padding, as the training of diffusion models wants it. Batches have the
     listed `sizes` (see `no_upscale`). Each image is resized until it just covers the size whose
-    shape is nearest to its own, and what is over is cut off. "crop_box" and "original_size" in
+    shape is nearest to its own, and the rest is cut off. "crop_box" and "original_size" in
     fields= say which part of which image a row shows. A few images lie between two shapes, at most
     one batch for each size in some hundred batches: there all get the size that most of them have.
 
@@ -62,19 +62,20 @@ class Buckets(PaddedCrop):
         sizes: instead of these four, the sizes of batches: numbers for squares, or (height, width).
             With fit="pad", each image is resized until it just fits into the nearest one.
         fit: "pad" or "cover".
-        no_upscale: of fit="cover": an image gets the nearest of the sizes that it covers without
+        no_upscale: with fit="cover": an image gets the nearest of the sizes that it covers without
             being enlarged. An image that covers none is an error. A batch between shapes has the
             largest size that all of its images cover; if none in the list is so small, the smaller
             height and the smaller width of theirs. An image that replaces a damaged one
             (`on_error`) may be enlarged.
-        random_crop: of fit="cover": True: the part that is kept lies at a random place. False: in
+        random_crop: with fit="cover": True: the part that is kept lies at a random place. False: in
             the middle. None: `train` decides.
-        pixels: of a batch, padding included: a batch of large images then has fewer of them than
-            one of small images, and `batch_size` is the most that it has; left out, there is no
-            other limit. How many batches an epoch has follows from its images. Ranks may have
+        pixels: most pixels of a batch, padding included: a batch of large images then has fewer of
+            them than one of small images, and `batch_size` is the most that it has; left out, there
+            is no other limit. How many batches an epoch has follows from its images. Ranks may have
             batches of different sizes. None: all batches have batch_size images.
-        fill, padding_mode: of the padding; see RandomCrop.
-        interpolation, antialias, mask_fill: see RandomResizedCrop; the first two are of the resize.
+        fill, padding_mode: how images are padded; see RandomCrop.
+        interpolation, antialias: how images are resized; see RandomResizedCrop.
+        mask_fill: see RandomResizedCrop.
 
     Example:
         >>> size = fastpipe.Buckets(area=48 * 48)

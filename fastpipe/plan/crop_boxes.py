@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fastpipe.arrays import Bools, Float64s, Int64s
 from fastpipe.dataset.format.columns import Ragged
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, format_share
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import (
     CenterCrop,
@@ -158,7 +158,7 @@ def plan_crops(
     flips: Bools | None = None,
     patches: Int64s | None = None,
     objects: Ragged | None = None,
-    name: Callable[[int], str] = lambda image: f"picture {image} of these",
+    name: Callable[[int], str] = lambda image: f"image {image} of these",
 ) -> Crops:
     """Plans the crops of n images: crop.rows for each, one image after the other.
 
@@ -495,9 +495,11 @@ def check_room(canvas: Canvas, size: Size, name: Callable[[int], str]) -> None:
         is_wide_enough = f"(c['width'] >= {crop_width})"
         is_high_enough = f"(c['height'] >= {crop_height})"
         leave_out += f"(lambda c: {is_wide_enough} & {is_high_enough})"
+    share = format_share(len(too_small), len(canvas.room), "image")
+    verb = "is" if len(too_small) == 1 else "are"
     raise ConfigError(
-        f"crop: {len(too_small):,} of {len(canvas.room):,} pictures, resized and padded, are "
-        f"smaller than the output, {crop_width} x {crop_height}. The first is {name(first)}: "
+        f"crop: {share}, resized and padded, {verb} smaller than the output, {crop_width} x "
+        f"{crop_height}. The first is {name(first)}: "
         f"{width} x {height} pixels. Pass RandomCrop(pad_if_needed=True), a smaller size=, or a larger "
         f"resize= or padding=; or {leave_out}"
     )
@@ -523,11 +525,13 @@ def check_covered(
         return
     first = int(too_small[0])
     width, height = pictures[first].tolist()
+    share = format_share(len(too_small), len(pictures), "image")
+    verb = "is" if len(too_small) == 1 else "are"
     raise ConfigError(
-        f"Buckets: {len(too_small):,} of {len(pictures):,} pictures are smaller than each of the "
-        f"sizes, and no_upscale=True forbids to enlarge them. The first is {name(first)}: {width} "
+        f"Buckets: {share} {verb} smaller than each of the sizes, and no_upscale=True forbids "
+        f"enlarging images. The first is {name(first)}: {width} "
         f"x {height} pixels. {_advise_smaller(buckets)}, leave no_upscale out, or leave these "
-        "pictures out with data.select(lambda c: (c['width'] >= ...) & (c['height'] >= ...))"
+        "images out with data.select(lambda c: (c['width'] >= ...) & (c['height'] >= ...))"
     )
 
 

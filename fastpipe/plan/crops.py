@@ -150,7 +150,7 @@ class BaseCrop(PublicNames):
         )
         if not flag("antialias", self.antialias) and name == "nearest":
             raise ConfigError(
-                "antialias: nearest takes single pixels in any case; leave antialias out"
+                "antialias: it has no effect with interpolation='nearest'; leave antialias out"
             )
         whole("mask_fill", self.mask_fill, least=0, most=255)
 
@@ -314,9 +314,9 @@ class RandomCrop(PaddedCrop, ResizedCrop):
             (left, top, right, bottom).
         pad_if_needed: where the image is smaller than the output, adds the difference at both
             sides, as torchvision.
-        fill: of padding_mode="constant", 0 to 255: a number for all channels, (red, green, blue),
-            which is opaque, or (red, green, blue, alpha). It is converted to the loader's
-            `channels` and `dtype` as images are.
+        fill: the colour of padding_mode="constant", 0 to 255: a number for all channels, (red,
+            green, blue), which is opaque, or (red, green, blue, alpha). It is converted to the
+            loader's `channels` and `dtype` as images are.
         padding_mode: "constant", "edge" (the pixel at the edge), "reflect" (mirrored, the edge
             once) or "symmetric" (mirrored, the edge twice).
         count: parts of each image. Each is mirrored and augmented by draws of its own.
@@ -324,7 +324,8 @@ class RandomCrop(PaddedCrop, ResizedCrop):
             it. The box is drawn for each part, and each pixel of the part is as likely to have its
             middle; at an edge the part is moved back. Of a sample without boxes, parts are
             anywhere. None: all parts are anywhere.
-        interpolation, antialias, mask_fill: see RandomResizedCrop; the first two are of the resize.
+        interpolation, antialias: how images are resized; see RandomResizedCrop.
+        mask_fill: see RandomResizedCrop.
 
     Example:
         >>> crop = fastpipe.RandomCrop(padding=4, pad_if_needed=True)
@@ -557,8 +558,8 @@ class CropAt(BaseCrop):
     It has at least one pixel on each side.
 
     Args:
-        name: of a field of boxes.
-        scale: sides of the part for one of the box, around its middle: 1.2 is a fifth more.
+        name: the name of a field of boxes.
+        scale: sides of the part, in sides of the box, around its middle: 1.2 is a fifth more.
         square: True: the box becomes a square first, by its longer side, so that the object keeps its
             aspect ratio in a square output.
         interpolation, antialias, mask_fill: see RandomResizedCrop.

@@ -57,9 +57,10 @@ def check_batches(recipe: Recipe, epoch: int = 0) -> None:
     path = recipe.content.index.path
     world_size = recipe.ranks.world_size
     if recipe.crop.budget is not None:
+        budget = "pixels=" if isinstance(recipe.crop, Buckets) else "tokens="
         raise ConfigError(
             f"drop_last=True gives no batch: epoch {epoch} of {path} has fewer batches than there "
-            f"are ranks, {world_size}. Pass a smaller budget of the batches, or drop_last=False"
+            f"are ranks, {world_size}. Pass a smaller {budget}, or drop_last=False"
         )
     needs = ""
     if world_size > 1:

@@ -23,12 +23,12 @@ class Maps:
     name alone means these defaults.
 
     Args:
-        name: of the field.
+        name: the field's name.
         interpolation: "bilinear" or "nearest". "auto": bilinear for floats, nearest for whole
             numbers. Bilinear is that of torchvision's `resize` of a tensor, with the loader's
             antialias; nearest is that of masks.
-        invalid: a number that says that there is none, such as 0 where a camera saw no depth; NaN
-            always says so. Bilinear leaves such numbers out: a number of a batch is the mean of the
+        invalid: the value that marks missing data, such as 0 where a camera saw no depth; NaN
+            always does. Bilinear leaves such numbers out: a number of a batch is the mean of the
             valid ones, or `invalid` (else NaN) where these have less than half of the weight. It
             also stands outside of the image, where a crop is padded; else 0 does.
         flip_signs: the channels whose numbers change their signs in a mirrored image: (0,) for

@@ -31,10 +31,10 @@ class Native(BaseCrop):
     masks and second images. Boxes and points are in pixels of the image's own row.
 
     Args:
-        max_pixels: of an image, about: a side is never shorter than `multiple`.
-        multiple: of which width and height are multiples: the size of a patch, times the patches
+        max_pixels: most pixels of an image, about: a side is never shorter than `multiple`.
+        multiple: width and height are multiples of this: the size of a patch, times the patches
             that the model merges.
-        min_pixels: of an image. None: multiple * multiple.
+        min_pixels: fewest pixels of an image. None: multiple * multiple.
         enlarge: True: the rule of NaFlex processors (SigLIP 2 in transformers, timm): each image,
             also a small one, is as large as fits into `max_pixels`, which are
             max_num_patches * patch_size ** 2. Sides are rounded up.

@@ -30,7 +30,7 @@ CONFLICTS = {
     "mixup + masks": Conflict(
         "`augment=` with mixup, or kornia's mosaic",
         "masks and second images in `fields=`",
-        "a mixed pixel is of two images, and an id is of one",
+        "a mixed pixel comes from two images, but a mask pixel has one id",
         "use cutmix alone, which pastes masks and second images, too; or leave these fields out",
     ),
     "several mixings + mix_index": Conflict(
@@ -171,8 +171,7 @@ CONFLICTS = {
     "buckets + unknown module": Conflict(
         '`size="bucket"`',
         "`augment=` with modules that may move pixels, and of which fastpipe does not know how",
-        "nobody could say where the padding is afterwards, so image_sizes and pixel_mask would be "
-        "wrong",
+        "the padding could not be tracked, so image_sizes and pixel_mask would be wrong",
         "use kornia's geometric modules, Augment.randaugment() or one that changes colours only",
     ),
     "buckets + PerClass": Conflict(

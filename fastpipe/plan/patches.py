@@ -113,7 +113,7 @@ class PatchLayout:
 class Patches(BaseCrop):
     """Whole images as patches, each in its own aspect ratio: fastpipe.loader(size=Patches(16)).
 
-    So read vision transformers of any resolution: NaViT, NaFlex (SigLIP 2, timm), Qwen-VL. The
+    For vision transformers that take any resolution: NaViT, NaFlex (SigLIP 2, timm), Qwen-VL. The
     engine resizes each image as fastpipe.Native does, and writes its patches into the batch in the
     order of the model. A token is a patch, or the merge x merge patches that the model merges.
 
@@ -132,9 +132,9 @@ class Patches(BaseCrop):
 
     Args:
         patch_size: the side of a patch in pixels.
-        tokens: of a batch of packed images. None: a batch has batch_size images.
-        max_tokens: of an image. A larger one is made smaller.
-        min_tokens: of an image. A smaller one is made larger. None: 1.
+        tokens: number of tokens of a batch of packed images. None: a batch has batch_size images.
+        max_tokens: most tokens of an image. A larger image is made smaller.
+        min_tokens: fewest tokens of an image. A smaller image is made larger. None: 1.
         merge: patches on a side of the square that the model merges into one token: 2 for Qwen-VL.
             The patches of a token are neighbours.
         enlarge: True: each image, also a small one, has as many of max_tokens as its shape allows,
@@ -146,8 +146,8 @@ class Patches(BaseCrop):
             count against `tokens`, too.
         channels_first: False: a patch is (height, width, channels), flat. True: (channels, height,
             width), as in Qwen-VL.
-        frames: how often each patch comes in a row of patches, of channels_first=True: (channels,
-            frames, height, width). 2 for Qwen-VL, which reads an image as a film of two frames.
+        frames: how often each patch is repeated, with channels_first=True: (channels, frames,
+            height, width). 2 for Qwen-VL, which reads an image as a film of two frames.
         interpolation: see fastpipe.Native.
         antialias, mask_fill: see RandomResizedCrop.
 
@@ -228,7 +228,7 @@ class Patches(BaseCrop):
             )
         if self.tokens < self.max_tokens:
             raise ConfigError(
-                f"Patches: tokens={self.tokens} hold no image of max_tokens={self.max_tokens}; pass "
+                f"Patches: tokens={self.tokens} cannot hold an image of max_tokens={self.max_tokens}; pass "
                 "more tokens, or a smaller max_tokens"
             )
 

@@ -17,20 +17,21 @@ from fastpipe.plan.patches import PatchLayout
 @refusing_unknown_fields("fastpipe.Images")
 @dataclass(frozen=True)
 class Images:
-    """A field of kind "images", none to many pictures a sample, in `fields=` of fastpipe.loader.
+    """A field of kind "images", none to many images for each sample, in `fields=` of
+    fastpipe.loader.
 
-    Each picture is cropped and resized by itself as the loader's `crop=`, `size=` and `hflip=` say,
-    with draws of (seed, epoch, sample, number of the picture). It stays uint8 or uint16: `augment=`
+    Each image is cropped and resized by itself as the loader's `crop=`, `size=` and `hflip=` say,
+    with draws of (seed, epoch, sample, number of the image). It stays uint8 or uint16: `augment=`
     does not change it. The name alone means these defaults.
 
     Args:
-        name: of the field.
-        form: how the pictures come. "list": for each sample a tensor (K, channels, height, width).
-            "flat": all pictures one behind the other, (all, channels, height, width), and
-            NAME_offsets (N + 1,) int64: sample i has `pictures[offsets[i]:offsets[i + 1]]`.
-            With `size=fastpipe.Patches(...)`, "flat" gives the patches of all pictures one behind
+        name: the field's name.
+        form: how the images come. "list": for each sample a tensor (K, channels, height, width).
+            "flat": all images one behind the other, (all, channels, height, width), and
+            NAME_offsets (N + 1,) int64: sample i has `images[offsets[i]:offsets[i + 1]]`.
+            With `size=fastpipe.Patches(...)`, "flat" gives the patches of all images one behind
             the other, and NAME_grids, NAME_cu_seqlens and the like say which are whose.
-            With `size=fastpipe.Native(...)`, pictures have sizes of their own, and there are lists
+            With `size=fastpipe.Native(...)`, images have sizes of their own, and there are lists
             of tensors (channels, height, width) in place of these tensors.
 
     Example:

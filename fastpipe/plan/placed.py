@@ -46,7 +46,7 @@ class Boxes:
     Its name alone means these defaults.
 
     Args:
-        name: of the field.
+        name: the field's name.
         form: how boxes come: "list", one tensor (M, 4) for each sample; "flat", one tensor (all,
             4), and NAME_offsets; "pad", one tensor (N, most, 4), and NAME_counts. Labels of boxes
             come as NAME_labels.
@@ -85,7 +85,7 @@ class Points:
     """A field of points, in `fields=` of fastpipe.loader, or in `data.with_fields`.
 
     Args:
-        name: of the field.
+        name: the field's name.
         flip_pairs: the points of an object that change places in a mirrored image, in pairs: [(1,
             2)] for a left and a right eye with the numbers 1 and 2; []: there are none. Mirrored
             points need it. None: the pairs that the field has itself, as a dataset packed from COCO
@@ -122,7 +122,7 @@ class Points:
             points.update((first, second))
         if len(points) < 2 * len(checked):
             raise ConfigError(
-                f"Points(flip_pairs=): got {pairs!r}, in which a point is there twice; "
+                f"Points(flip_pairs=): got {pairs!r}, in which a point is listed twice; "
                 f"{_PAIRS_HINT}"
             )
         object.__setattr__(self, "flip_pairs", tuple(checked))

@@ -26,8 +26,8 @@ class Text:
     after a resume.
 
     Args:
-        name: of the field.
-        choose: of a list of texts, "random": another one in each epoch; or "first".
+        name: the field's name.
+        choose: which text of a list: "random", another one in each epoch; or "first".
         drop: probability that the text is "" instead, for classifier-free guidance.
         shuffle_tags: whether the text is a list of tags, whose order is shuffled.
         separator: between two tags. In the batch a space follows it.

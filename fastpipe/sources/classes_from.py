@@ -224,7 +224,7 @@ def _names_in_json(path: SourcePath, option: str) -> ClassNames:
                 f'{{"0": "cat"}}, got {number!r:.60}: {name!r:.60}'
             )
         if int(number) in names:
-            raise ConfigError(f"{option}: the number {number} stands there twice")
+            raise ConfigError(f"{option}: the number {number} is listed twice")
         names[int(number)] = name.strip()
     return _names_of_values(list_numbered_names(names), option)
 

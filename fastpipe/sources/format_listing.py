@@ -99,7 +99,7 @@ def _list_image_folder(source: Recognised, options: SourceOptions) -> Listing:
         tars = tar_names(names)
         if tars and options.label_pattern is not None:
             raise PackError(
-                f"tars have no such option, and {readable(str(root))} holds some; unpack them, or "
+                f"it has no effect on tars, and {readable(str(root))} holds some; unpack them, or "
                 "leave it out",
                 option="label_pattern",
             )

@@ -63,13 +63,13 @@ def read_header(jpeg: bytes) -> JpegHeader:
         match = _MARKER_WITH_LENGTH.search(jpeg, end)
         if match is None:
             raise ImageError(
-                f"truncated JPEG: ends at byte {len(jpeg)} before the picture data"
+                f"truncated JPEG: ends at byte {len(jpeg)} before the image data"
             )
         marker = match[1][0]
         start = match.start()
         if marker == _END_OF_IMAGE:
             raise ImageError(
-                f"damaged JPEG: end marker at byte {start} before any picture data"
+                f"damaged JPEG: end marker at byte {start} before any image data"
             )
 
         # The length counts its own two bytes.
@@ -95,7 +95,7 @@ def read_header(jpeg: bytes) -> JpegHeader:
                 orientation = exif_orientation(payload)
         elif marker == _START_OF_SCAN:
             if size is None:
-                raise ImageError("damaged JPEG: picture data without a frame header")
+                raise ImageError("damaged JPEG: image data without a frame header")
             return JpegHeader(size, components, orientation or 1, segments)
 
 

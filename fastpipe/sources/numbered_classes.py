@@ -101,7 +101,7 @@ def _read_lines(texts: Sequence[str]) -> Mapping[int, str]:
 
 
 def _by_number(pairs: Sequence[tuple[str, str]]) -> dict[int, str]:
-    """Number -> name; empty if a number is none or stands twice, or a name is empty."""
+    """Number -> name; empty if a number is not a whole one or is listed twice, or a name is empty."""
     names: dict[int, str] = {}
     for number, name in pairs:
         if not number.isdecimal() or int(number) in names or not name:

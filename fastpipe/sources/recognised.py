@@ -97,6 +97,22 @@ _SPLITS_IN_FILE = (
     "annotations",
     *MANIFESTS,
 )
+# Format -> what such a source is called in messages.
+_KINDS = {
+    "dataset": "a packed dataset",
+    "imagefolder": "a folder of images",
+    "webdataset": "tars",
+    "metadata": "a folder with a table of its images",
+    "csv": "a table",
+    "jsonl": "a JSONL file",
+    "parquet": "Parquet files",
+    "arrow": "Arrow files",
+    "coco": "COCO annotations",
+    "voc": "Pascal VOC annotations",
+    "yolo": "YOLO labels",
+    "masks": "a folder of images and masks",
+    "annotations": "annotations of this kind",
+}
 _NO_NAMES = Names([], [], [])
 
 
@@ -143,23 +159,31 @@ def check_options(recognised: Recognised, options: SourceOptions) -> None:
         has_no_splits = recognised.is_file and format_name not in _SPLITS_IN_FILE
         # Without files beside its images, a folder has nothing that lies on them.
         has_no_fields = format_name == "imagefolder" and not options.fields
-        if (name == "coordinates" and has_no_fields) or name not in OPTIONS_OF_FORMAT[
-            format_name
-        ]:
-            kind = f"{format_name} sources"
-        elif name == "split" and has_no_splits:
-            kind = "single files"
-        else:
-            continue
-        remedy = "leave it out"
-        if format_name == "imagefolder" and name == "split" and options.split:
+        is_known = name in OPTIONS_OF_FORMAT[format_name]
+        if name == "coordinates" and has_no_fields:
+            is_known = False
+        if name == "split" and has_no_splits:
+            is_known = False
+        if not is_known:
+            raise PackError(_describe_no_effect(name, recognised, options), option=name)
+
+
+def _describe_no_effect(
+    name: str, recognised: Recognised, options: SourceOptions
+) -> str:
+    """Says that an option has no meaning for a source, and what to do."""
+    root = readable(recognised.root)
+    is_image_folder = recognised.format == "imagefolder"
+    if name == "split":
+        list_of_split = ""
+        if is_image_folder and options.split:
             list_of_split = describe_list_of_split(
                 recognised.root,
                 options.split,
                 are_labels_known=options.label_pattern is not None,
             )
-            remedy = list_of_split or remedy
-        raise PackError(
-            f"{kind} have no such option, and {readable(recognised.root)} is one; {remedy}",
-            option=name,
-        )
+        return f"{root} has no splits; {list_of_split or 'leave it out'}"
+    place = f"{_KINDS[recognised.format]} ({root})"
+    if name == "label_column" and is_image_folder:
+        return f"it has no effect on {place}: the names of class folders are the labels. Leave it out"
+    return f"it has no effect on {place}; leave it out"

@@ -47,7 +47,7 @@ def make_in_shared(folder: Path) -> None:
 
     Raises:
         PackError: this machine does not see the parent folder.
-        OSError: the disk refuses.
+        OSError: writing fails.
     """
     try:
         folder.mkdir(exist_ok=True)
@@ -80,7 +80,7 @@ class WorkFolder:
     of this machine is noticed. One of another machine is not, and a warning says so.
 
     Raises:
-        PackError: another pack holds the folder, or the disk refuses.
+        PackError: another pack holds the folder, or writing fails.
     """
 
     def __init__(self, path: Path, destination: Place) -> None:

@@ -42,7 +42,7 @@ class NewFile(NamedTuple):
     def discard(self) -> None:
         """Removes the file.
 
-        If the disk refuses, the file stays in the work folder, where it does no harm. The error
+        If writing fails, the file stays in the work folder, where it does no harm. The error
         that led here is the one that the user should see.
         """
         with contextlib.suppress(OSError):

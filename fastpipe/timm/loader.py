@@ -96,7 +96,7 @@ def create_loader(
     Args:
         collate_fn: timm's FastCollateMixup, for its parameters, in mode "batch" or "elem".
         num_workers: threads, at least 1.
-        seed: of order, crops and augmentation, on all ranks. None: batch_choice_seed, which is
+        seed: seed of order, crops and augmentation, on all ranks. None: batch_choice_seed, which is
             train.py's --seed.
         others: pin_memory, persistent_workers, worker_seeding and the like, which have no effect
             here.
@@ -297,10 +297,10 @@ class TimmLoader:
         """Wraps a loader.
 
         Args:
-            loader: of the photos.
+            loader: of the images.
             augment: of the loader, or of the first split.
             splits: the augmentation of each split; empty: the loader augments.
-            vflip: with splits, the probability that a photo is upside down, in all of them.
+            vflip: with splits, the probability that an image is upside down, in all of them.
             num_sizes: how many sizes of images there are to choose from.
         """
         self.loader = loader

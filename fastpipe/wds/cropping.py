@@ -66,7 +66,7 @@ class PipelineCropping(Cropping):
         self._max_pixels = whole("max_pixels", max_pixels, least=1, most=2**60)
         if self.crop.rows > 1:
             raise ConfigError(
-                f"crop: fastpipe.wds gives one crop a picture, and {type(self.crop).__name__} has "
+                f"crop: fastpipe.wds gives one crop of each image, and {type(self.crop).__name__} has "
                 f"{self.crop.rows}; use fastpipe.loader, or fastpipe.open(...).cropped(...)"
             )
 
@@ -380,13 +380,13 @@ def pictures_of(sample: dict[str, Any]) -> dict[str, bytes]:
         if not isinstance(data, bytes):
             raise ConfigError(
                 f"fastpipe.wds: expected the bytes of the member {extension!r}, got "
-                f"{type(data).__name__}; crop before other stages decode or change the picture"
+                f"{type(data).__name__}; crop before other stages decode or change the image"
             )
         pictures[extension] = data
     plain_names = sorted(pictures.keys() & PICTURES)
     if len(plain_names) > 1:
         raise ConfigError(
-            f"fastpipe.wds: expected one picture in the sample {sample.get('__key__')!r}, got "
+            f"fastpipe.wds: expected one image in the sample {sample.get('__key__')!r}, got "
             f"{' and '.join(plain_names)}. A resize would mix a mask's ids: rename a mask before, "
             ".rename(**{'mask.png': 'png'}), or crop one member only, "
             ".map_dict(jpg=fastpipe.wds.crop(...))"
@@ -432,9 +432,9 @@ def _other_pictures_error(
 ) -> SampleError:
     """The error for a sample that cannot be in a batch with the others."""
     if pictures:
-        actual = f"the pictures {sorted(pictures)}"
+        actual = f"the images {sorted(pictures)}"
     else:
-        actual = "no picture"
+        actual = "no image"
     reason = (
         f"it has {actual}; expected {sorted(names)}, as most samples of its batch have"
     )

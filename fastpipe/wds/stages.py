@@ -1,4 +1,4 @@
-"""Samples or batches of a WebDataset pipeline -> the same with their pictures cropped."""
+"""Samples or batches of a WebDataset pipeline -> the same with their images cropped."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def crop(
     max_pixels: int = MAX_PIXELS,
     background: str | Sequence[int] | None = None,
 ) -> SampleCrop:
-    """A function for webdataset's `.map`, `.decode` and `.map_dict` that makes crops of pictures.
+    """A function for webdataset's `.map`, `.decode` and `.map_dict` that makes crops of images.
 
-    A picture becomes a uint8 tensor (3, height, width), RGB, 0 to 255, contiguous, as `torch.stack`
+    An image becomes a uint8 tensor (3, height, width), RGB, 0 to 255, contiguous, as `torch.stack`
     likes it. JPEGs and PNGs are decoded by fastpipe's engine, as far as the crop needs; progressive
     and CMYK JPEGs as `fastpipe pack` stores them; WebP and others by Pillow. JPEGs under any
     name and PNGs called `png` are cropped; `seg.png` and the like, which may be masks, and all
@@ -51,7 +51,8 @@ def crop(
         exact: True: always decode at full size. See fastpipe.loader.
         max_pixels: largest number of pixels of one stored image; a larger one cannot be decoded.
         background: the colour that transparent images are put on, such as "white", "#ffffff" or
-            [255, 255, 255]; None: alpha is dropped, and the log says so once: hidden colours show.
+            [255, 255, 255]; None: alpha is dropped, so the colours under transparent pixels become
+            visible, and the log says so once.
 
     Returns:
         A SampleCrop: a function, with `set_epoch`.
@@ -82,18 +83,18 @@ class SampleCrop(PipelineCropping):
     """The result of `fastpipe.wds.crop`. Use it in any process and thread; it can be pickled."""
 
     def __call__(self, *given: Any) -> Any:
-        """The sample with its pictures cropped; or the crop of one member.
+        """The sample with its images cropped; or the crop of one member.
 
         Args:
             *given: a sample, a dict (`.map`); an extension and bytes (`.decode`); or bytes
                 (`.map_dict`).
 
         Returns:
-            A dict, or a tensor; None in `.decode` for a member that is no picture, so that others
+            A dict, or a tensor; None in `.decode` for a member that is no image, so that others
             decode it.
 
         Raises:
-            SampleError: a picture cannot be decoded.
+            SampleError: an image cannot be decoded.
         """
         # webdataset calls a function in three ways.
         match given:
@@ -151,7 +152,7 @@ def batch_crop(
     """A function for `.batched(N).map(...)` or `.listed(N).map(...)` that makes crops of a batch of
     raw samples.
 
-    The pictures of a batch become one uint8 tensor (N, 3, height, width) in torch.channels_last, as
+    The images of a batch become one uint8 tensor (N, 3, height, width) in torch.channels_last, as
     fastpipe.loader gives them. The pixels are those of `fastpipe.wds.crop` with the same options.
     Other entries stay as they are; after `.listed(N)` webdataset's own default_collation_fn
     collates them.
@@ -161,8 +162,8 @@ def batch_crop(
             fastpipe.wds.crop.
         num_workers: C++ threads that decode; they end with each batch. None: the CPUs granted to
             this process, divided by the ranks on this machine and by the workers of the DataLoader.
-        handler: called with the SampleError of each sample whose picture cannot be decoded, or that
-            has other pictures than most of its batch, as webdataset calls handlers. If it returns
+        handler: called with the SampleError of each sample whose image cannot be decoded, or that
+            has other images than most of its batch, as webdataset calls handlers. If it returns
             True, the batch goes on without that sample; a batch without samples is left out. Else,
             or without a handler, the error is raised.
 
@@ -212,13 +213,13 @@ class BatchCrop(PipelineCropping):
         self._handler = handler
 
     def __call__(self, batch: Any) -> dict[str, Any] | None:
-        """The batch with its pictures cropped; None if no sample is left.
+        """The batch with its images cropped; None if no sample is left.
 
         Args:
             batch: a dict of lists (`.batched`), or a list of samples (`.listed`).
 
         Raises:
-            SampleError: a picture cannot be decoded, or a sample has other pictures than most.
+            SampleError: an image cannot be decoded, or a sample has other images than most.
         """
         if _is_list_of_samples(batch):
             return self._crop_listed(batch)

@@ -26,6 +26,6 @@ def warn_of_dropped_alpha() -> None:
     """Logs that alpha is dropped, once in a process."""
     warn_once(
         "fastpipe.wds alpha",
-        "fastpipe.wds: some images have alpha, which is dropped: hidden colours show. "
-        'background="white" puts them on white',
+        "fastpipe.wds: some images have alpha, which is dropped, so the colours under transparent "
+        'pixels become visible. background="white" puts the images on white',
     )

@@ -146,7 +146,7 @@ WRONG_FIELDS: list[tuple[Any, str]] = [
     (("image", "photo"), "has image, label, id, key, source, caption, .*; got 'photo'"),
     (("image", "valid"), "got 'valid'"),
     ("image", "expected names"),
-    (("caption", "caption"), "'caption' would be twice"),
+    (("caption", "caption"), "'caption' would be in a batch twice"),
     ((fastpipe.Boxes("boxes", form="pad"),), "a single sample has its boxes as one tensor"),
 ]
 

@@ -107,6 +107,7 @@ def test_a_wrong_value_is_answered_with_a_right_one(
     ("name", "words"),
     [
         ("map", r"data\.with_column\(name, values\).*data\.with_transform"),
+        ("labels", r"use data\.targets for the labels$"),
         ("filter", r"data\.select"),
         ("train_test_split", r"data\.fold\(0, of=5\)"),
         ("clases", "did you mean 'classes'"),

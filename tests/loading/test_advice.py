@@ -31,8 +31,8 @@ DECODING = Stats(wait_s=9.0, plan_s=0.5, read_s=1.0, decode_s=12.0, resize_s=3.0
             ALL_IN_USE._replace(cpus=8),
             ["decoding", "pass num_workers=8 (now 2; 8 CPUs are granted)"],
         ),
-        (DECODING, ALL_IN_USE._replace(exact=False), ["decoding", "pack the photos again"]),
-        (replace(DECODING, resize_s=50.0), ALL_IN_USE, ["resizing", "pack the photos again"]),
+        (DECODING, ALL_IN_USE._replace(exact=False), ["decoding", "pack the images again"]),
+        (replace(DECODING, resize_s=50.0), ALL_IN_USE, ["resizing", "pack the images again"]),
         (
             replace(DECODING, read_s=50.0),
             ALL_IN_USE,

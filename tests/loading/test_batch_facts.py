@@ -35,7 +35,7 @@ def test_programs_that_rebuild_batches_find_images_and_labels(flat: Path) -> Non
     assert torch.equal(made.labels, batch.labels + 1)
     with pytest.raises(
         AttributeError,
-        match=r'has no valid: another program.*fields=\("image", "label", "id", "valid"',
+        match=r'has no valid: another library.*fields=\("image", "label", "id", "valid"',
     ):
         _ = made.valid
     with pytest.raises(AttributeError, match="'pixels'; it has images, labels, ids"):
@@ -56,7 +56,7 @@ def test_programs_that_rebuild_tuples_find_images_and_labels(flat: Path) -> None
         assert torch.equal(made.images, batch.images)
         assert torch.equal(made.labels, batch.labels)
         with pytest.raises(
-            AttributeError, match="this batch has no ids: another program has made it anew"
+            AttributeError, match="this batch has no ids: another library rebuilt it"
         ):
             _ = made.ids
     with pytest.raises(ValueError, match="not enough values"):

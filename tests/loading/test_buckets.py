@@ -227,7 +227,7 @@ def test_a_state_belongs_to_its_buckets(shapes: Path) -> None:
         state = loader.state_dict()
     with (
         opened(shapes, size=SHORT) as loader,
-        pytest.raises(ConfigError, match="another order of the samples: buckets"),
+        pytest.raises(ConfigError, match="the state does not fit this loader: buckets"),
     ):
         loader.load_state_dict(state)
 
@@ -274,11 +274,11 @@ def test_a_bad_sample_is_replaced_inside_its_batch(
         ),
         (
             {"augment": k.RandomFisheye(*[torch.tensor([-0.1, 0.1])] * 3)},
-            r"\(RandomFisheye\): nobody could say where",
+            r"\(RandomFisheye\): the padding could not be tracked",
         ),
         (
             {"augment": torch.nn.AvgPool2d(2)},
-            r"\(AvgPool2d\): nobody could say where the padding is",
+            r"\(AvgPool2d\): the padding could not be tracked",
         ),
         ({"size": lambda epoch: SMALL}, "the function returned Buckets"),
     ],
@@ -324,3 +324,12 @@ def test_wrong_buckets(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=r"size=fastpipe.Buckets\(min_size=800\)") as caught:
         fastpipe.Buckets(800)  # type: ignore[misc]
     assert " crop=" not in str(caught.value), "a loader refuses that"
+
+
+def test_more_ranks_than_batches_of_a_budget(flat: Path) -> None:
+    size = fastpipe.Buckets(area=32 * 32, pixels=100_000)
+    words = (
+        r"has fewer batches than there are ranks, 64\. Pass a smaller pixels=, or drop_last=False"
+    )
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.loader(flat, size=size, rank=0, world_size=64, num_workers=1)

@@ -80,7 +80,7 @@ def test_the_same_options_go_on(
 def test_other_options_are_refused_by_the_loader(
     flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]
 ) -> None:
-    other_order = "another order of the samples: .*(was .* and is now|this loader reads)"
+    other_order = "the state does not fit this loader: .*(was .* and is now|this loader reads)"
     words = rf"^load_state_dict: .*({other_order}|the state was saved with [12] stored dataset)"
     for of, into in itertools.permutations(CHOICES, 2):
         with loader_of(flat, into) as loader:

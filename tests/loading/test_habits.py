@@ -110,7 +110,9 @@ def test_boxes_as_shares_of_the_sides(tmp_path: Path) -> None:
     writer = fastpipe.Writer(tmp_path / "data", {"boxes": "boxes"})
     pixels = np.zeros((20, 40, 3), np.uint8)
     with (
-        pytest.raises(PackError, match=r"got shares of its sides, 0.1, 0.2, 0.5, 1.0\. ") as caught,
+        pytest.raises(
+            PackError, match=r"got normalised coordinates \(0 to 1\), 0.1, 0.2, 0.5, 1.0\. "
+        ) as caught,
         writer,
     ):
         writer.add(pixels, key="one", boxes=[[0.1, 0.2, 0.5, 1.0]])
@@ -148,7 +150,7 @@ def test_boxes_of_images_that_exif_turns(
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ([np.zeros((9, 9, 3), np.uint8)], 'a list of pictures give the field the kind "images"'),
+        ([np.zeros((9, 9, 3), np.uint8)], 'a list of images give the field the kind "images"'),
         (torch.rand(3, 9, 9), r"tensor.mul\(255\).byte\(\).permute\(1, 2, 0\).numpy\(\)"),
     ],
 )
@@ -422,8 +424,12 @@ def test_a_state_of_another_batch_size_is_named_when_it_is_loaded(
     with fastpipe.loader(flat, batch_size, size=16, num_workers=1) as loader:
         loader.load_state_dict(state)
         loader.load_state_dict(state)
-    words = "the loop will refuse the state if it stays so (load_state_dict: the state belongs to"
+    words = (
+        "load_state_dict: the state does not fit this loader: batch_size, times the number of ranks, "
+        "was 4 and is now 2. On 1 rank open the loader with batch_size=4, or start without the state"
+    )
     assert log.text.count(words) == (batch_size != 4)
+    assert log.text.count("the next loop raises this error") == (batch_size != 4)
 
 
 def test_a_function_of_a_sample_that_chooses(flat: Path) -> None:

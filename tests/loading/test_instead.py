@@ -396,7 +396,7 @@ def test_a_pipeline_with_to_tensor_is_answered_with_a_line_that_works(flat: Path
         (lambda: fastpipe.Resize(antialias=None), "antialias: expected True or False, got None"),
         (
             lambda: fastpipe.Resize(interpolation="nearest", antialias=False),
-            "antialias: nearest takes single pixels",
+            "antialias: it has no effect with interpolation='nearest'",
         ),
     ],
 )
@@ -420,6 +420,8 @@ def test_the_repr_of_a_loader(flat: Path) -> None:
         ("cuda", r"pass device= to fastpipe.loader\(...\), and batches come on that device"),
         ("labels", "all labels are loader.dataset.targets"),
         ("select", r"fastpipe.loader\(fastpipe.open\(DATA\).select\(...\)\)"),
+        ("batchsize", "a loader has no attribute 'batchsize'; did you mean 'batch_size'"),
+        ("_batchsize", "a loader has no attribute '_batchsize'$"),
         ("qqq", "a loader has no attribute 'qqq'$"),
     ],
 )

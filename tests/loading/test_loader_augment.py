@@ -78,7 +78,7 @@ def test_stop_iteration_of_an_augmentation_does_not_end_the_epoch_as_if_all_were
     with (
         loader_of(textured, augment=Faulty()) as loader,
         pytest.raises(
-            RuntimeError, match=r"a module of augment= raised StopIteration, .*; correct it there"
+            RuntimeError, match=r"a module of augment= raised StopIteration, .* Fix that module"
         ),
     ):
         list(loader)

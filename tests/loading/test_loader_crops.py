@@ -219,11 +219,13 @@ def test_what_does_not_go_with_several_crops(textured: Path) -> None:
     ten = fastpipe.loader(textured, 4, size=16, crop=fastpipe.TenCrop(), train=False, num_workers=1)
     with (
         ten,
-        pytest.raises(ConfigError, match="it draws one crop of each photo, but TenCrop has 10"),
+        pytest.raises(
+            ConfigError, match="cannot draw crop=TenCrop: it shows one crop of each image, not 10"
+        ),
     ):
         fastpipe.preview(ten, "nowhere.png")
     with pytest.raises(
-        ConfigError, match=r"fastpipe\.wds gives one crop a picture, and FiveCrop has 5"
+        ConfigError, match=r"fastpipe\.wds gives one crop of each image, and FiveCrop has 5"
     ):
         fastpipe.wds.crop(16, crop=fastpipe.FiveCrop(), train=False)
     with pytest.raises(
@@ -233,7 +235,7 @@ def test_what_does_not_go_with_several_crops(textured: Path) -> None:
 
 
 SMALL = (
-    r"crop: 2 of 37 pictures, resized and padded, are smaller than the output, 25 x 25\. "
+    r"crop: 2 of 37 images, resized and padded, are smaller than the output, 25 x 25\. "
     r"The first is sample \d+ \((?:ant|bee|cow)/\d+\.jpg, in .*shard-000000\.tar\): "
     r"(24 x 60|60 x 24) pixels\. Pass RandomCrop\(pad_if_needed=True\), a smaller size="
 )
@@ -277,7 +279,7 @@ def test_where_not_all_samples_are_looked_at_the_batch_names_the_image(
     flat: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of many millions, of those drawn by weights, and where a function gives the sizes."""
-    named = r"4 of 37 pictures.*26 x 26.*sample \d+ \(\w+/\d+\.jpg, in .*shard-000000\.tar\): \d+ x \d+ pixels\. Pass"
+    named = r"4 of 37 images.*26 x 26.*sample \d+ \(\w+/\d+\.jpg, in .*shard-000000\.tar\): \d+ x \d+ pixels\. Pass"
     given: dict[str, Any] = {
         "crop": fastpipe.RandomCrop(),
         "num_workers": 1,

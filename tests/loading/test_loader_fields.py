@@ -284,9 +284,9 @@ def test_a_replaced_sample_brings_its_own_fields(
         ({"fields": {1: "image"}}, "expected texts as the keys of a batch, got 1"),
         (
             {"fields": {"x": "image", "at": "boxes", "at_labels": "label"}},
-            "'at_labels' would be twice",
+            "'at_labels' would be in a batch twice",
         ),
-        ({"fields": ("image", "id", "id")}, "'id' would be twice"),
+        ({"fields": ("image", "id", "id")}, "'id' would be in a batch twice"),
         (
             {"fields": ("label", "caption"), "augment": fastpipe.Augment()},
             'does not go with fields= without "image"',
@@ -299,7 +299,10 @@ def test_a_replaced_sample_brings_its_own_fields(
             {"fields": ("image", "joints"), "flip_pairs": [(0, 4)]},
             r"flip_pairs=\): expected 0 to 3, got 4",
         ),
-        ({"fields": ("image", "joints"), "flip_pairs": [(0, 1), (1, 2)]}, "a point is there twice"),
+        (
+            {"fields": ("image", "joints"), "flip_pairs": [(0, 1), (1, 2)]},
+            "a point is listed twice",
+        ),
         ({"fields": ("image", "joints"), "flip_pairs": [0, 1]}, "got 0 as a pair"),
         (
             {"fields": ("image", "joints"), "flip_pairs": [(-1, 0)]},
@@ -320,7 +323,7 @@ def test_a_replaced_sample_brings_its_own_fields(
         ),
         (
             {"fields": {"image": "image", "a": "boxes", "b": fastpipe.Boxes("boxes", form="pad")}},
-            "with other options",
+            "with different options",
         ),
         (
             {"fields": ("image", "boxes"), "form": "nested"},

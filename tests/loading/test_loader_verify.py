@@ -188,7 +188,9 @@ def test_an_index_and_a_description_of_two_packs(
     mixture = copied(textured)
     assert (mixture / "index.npy").stat().st_size == (other / "index.npy").stat().st_size
     shutil.copy(other / "index.npy", mixture)
-    words = r"index\.npy and dataset\.json are of two packs.*copy all files of the dataset again"
+    words = (
+        r"index\.npy and dataset\.json do not belong together.*copy all files of the dataset again"
+    )
     with pytest.raises(DatasetError, match=words):
         fastpipe.loader(mixture, 8, size=16, verify=verify)
     with pytest.raises(DatasetError, match=words):

@@ -339,7 +339,7 @@ def test_kornia_moves_them_as_masks(data: Path, invalid: float | None) -> None:
         (np.zeros((0, 40), np.float32), "of 1 to 65,535 pixels a side"),
         (np.zeros((20, 40, 0), np.uint8), "of 1 to 4,096 channels"),
         (None, "expected a value of kind map, got none"),
-        ("depth.npy", "'depth.npy' cannot be read"),
+        ("depth.npy", "'depth.npy' does not exist"),
     ],
 )
 def test_a_map_that_cannot_be_is_rejected(tmp_path: Path, value: Any, words: str) -> None:

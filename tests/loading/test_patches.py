@@ -283,7 +283,7 @@ def test_ranks_take_the_batches_in_turn_and_a_state_moves_to_other_ranks(data: P
     other = fastpipe.Patches(8, tokens=90, **OPTIONS)
     with (
         fastpipe.loader(data, size=other, seed=7) as loader,
-        pytest.raises(ConfigError, match="another order of the samples: patches was"),
+        pytest.raises(ConfigError, match="the state does not fit this loader: patches was"),
     ):
         loader.load_state_dict(state)
 

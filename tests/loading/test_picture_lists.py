@@ -136,7 +136,7 @@ def test_single_samples_have_whole_pictures(data: Path) -> None:
             if not isinstance(source, bytes):
                 expected = np.asarray(source.convert("RGB")).transpose(2, 0, 1)
                 assert np.array_equal(picture.numpy(), expected)
-    with pytest.raises(fastpipe.ConfigError, match="lists of pictures, which a single sample has"):
+    with pytest.raises(fastpipe.ConfigError, match="lists of images, which a single sample has"):
         samples.cropped(fastpipe.Resize(), size=16)
 
 
@@ -188,10 +188,10 @@ def test_what_a_writer_refuses(tmp_path: Path) -> None:
             writer.add(image, key=str(number), pages=value)
     reasons = dict(writer.summary.tally.rejected)
     assert sorted(reasons) == ["0", "1", "2", "3"]
-    assert reasons["0"].startswith("field pages: picture 1: ")
+    assert reasons["0"].startswith("field pages: image 1: ")
     assert "expected a list of images" in reasons["1"]
-    assert "cannot be read" in reasons["2"]
-    assert "picture 0: expected an image as a path" in reasons["3"]
+    assert "does not exist" in reasons["2"]
+    assert "image 0: expected an image as a path" in reasons["3"]
     samples = fastpipe.open(tmp_path / "data").with_fields(["pages"])
     assert [len(sample["pages"]) for sample in samples] == [0, 0, 1]
 
@@ -199,7 +199,7 @@ def test_what_a_writer_refuses(tmp_path: Path) -> None:
 def test_a_list_has_a_limit(data: Path, copied: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     image = np.zeros((2, 2, 3), np.uint8)
     with (
-        pytest.raises(fastpipe.PackError, match="expected at most 4,096 pictures, got 4,097"),
+        pytest.raises(fastpipe.PackError, match="expected at most 4,096 images, got 4,097"),
         fastpipe.Writer(copied(data).parent / "many", {"pages": "images"}) as writer,
     ):
         writer.add(image, key="0", pages=[b""] * (MAX_PICTURES + 1))

@@ -267,6 +267,8 @@ def test_other_samples_in_the_place_of_bad_ones(
     [
         ({"fields": None}, "prepare= needs fields="),
         ({"prepare": 3}, "expected a function, got 3"),
+        ({"prepare": [len]}, "expected a function, got a list of one function; pass the function"),
+        ({"prepare": [len, len]}, "got a list of 2 functions; pass one function that calls them"),
         (
             {"prepare": lambda batch: None},
             "expected a dict of entries to add or to replace, got NoneType",

@@ -51,7 +51,7 @@ def test_arguments_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
             2,
             "rank: expected a whole number, got None; pass rank= and world_size=, or neither",
         ),
-        (2, 2, "rank: expected 0 to 1, got 2; ranks are numbered from 0, so the last one is 1"),
+        (2, 2, "rank: expected 0 to 1, got 2; ranks are numbered from 0: pass 0 to world_size - 1"),
         (-1, 2, "rank: expected 0 to 1"),
         (0, 0, "world_size: expected 1 to"),
         ("0", 2, "rank: expected a whole number"),
@@ -159,7 +159,9 @@ def test_an_epoch_that_runs_keeps_its_ranks_and_so_does_its_state(
         assert first + samples(running) == expected  # type: ignore[arg-type]
         assert loader.remaining == 10
         loader.load_state_dict(state)  # of two ranks, which may come yet
-        with pytest.raises(ConfigError, match="global_batch_size was 8 and is now 4"):
+        with pytest.raises(
+            ConfigError, match="batch_size, times the number of ranks, was 8 and is now 4"
+        ):
             next(iter(loader))
 
 
@@ -180,7 +182,8 @@ def test_a_state_is_loaded_before_the_processes_are_connected(flat: Path, connec
         for wrong in (1, 3):  # processes in the end
             connect(0, wrong)
             with pytest.raises(
-                ConfigError, match=f"global_batch_size was 8 and is now {4 * wrong}"
+                ConfigError,
+                match=f"batch_size, times the number of ranks, was 8 and is now {4 * wrong}",
             ):
                 next(iter(loader))
         connect(1, 2)
@@ -197,7 +200,8 @@ def test_a_state_that_no_number_of_processes_fits_is_refused_at_once(
     with (
         fastpipe.loader(flat, batch_size, size=8, num_workers=1, drop_last=False) as loader,
         pytest.raises(
-            ConfigError, match=f"global_batch_size was 8 and is now {batch_size}"
+            ConfigError,
+            match=f"batch_size, times the number of ranks, was 8 and is now {batch_size}",
         ) as refused,
     ):
         loader.load_state_dict(state)

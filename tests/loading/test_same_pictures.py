@@ -113,7 +113,7 @@ def test_a_state_of_one_storage_loads_into_the_other(photos: Path) -> None:
         state = one.state_dict()
         other.load_state_dict(state)
         assert [batch.ids.tolist() for batch in other] == [batch.ids.tolist() for batch in batches]
-        with pytest.raises(fastpipe.ConfigError, match="belongs to dataset"):
+        with pytest.raises(fastpipe.ConfigError, match="was saved with another dataset"):
             third.load_state_dict(state)
 
 

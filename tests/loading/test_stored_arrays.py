@@ -204,9 +204,9 @@ def test_what_a_writer_takes_and_refuses(tmp_path: Path) -> None:
         (np.ones((2, 2)), "got float64 with 2"),
         ([[1.0], [1.0, 2.0]], "of one length on each axis"),
         (np.array([{}]), "expected one of bool"),
-        ("nowhere.npy", "cannot be read"),
+        ("nowhere.npy", "does not exist"),
         (b"no array", "as a .npy file"),
-        ("text", "cannot be read"),
+        ("text", "'text' does not exist"),
         ({}, "expected a numpy array"),
     ]
     image = smooth_noise(40, 30, seed=0)

@@ -210,7 +210,9 @@ def repeats_logged(
             for batch in loader:
                 if reads_valid:
                     assert len(batch.valid) == len(batch.ids)
-    return [message for message in log.messages if "so that all ranks have as many" in message]
+    return [
+        message for message in log.messages if "so that all ranks have the same number" in message
+    ]
 
 
 def test_rows_that_repeat_samples_of_an_evaluation(

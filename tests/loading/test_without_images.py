@@ -240,9 +240,9 @@ def test_the_command_line_knows_them(data: Path, some: Path, tmp_path: Path) -> 
     assert "8; the other samples have fields only" in text
     assert "8 images drawn" in text
     text = succeeded("preview", data, "--out", tmp_path / "lists.png", "--rows", 2)
-    assert "the pictures of 2 samples drawn" in text
+    assert "the images of 2 samples drawn" in text
     text = succeeded("preview", some, "--out", tmp_path / "photos.png", "--rows", 2)
-    assert "2 photos drawn" in text
+    assert "2 images drawn" in text
     assert succeeded("unpack", some, tmp_path / "photos").startswith("8 images")
     succeeded("unpack", some, tmp_path / "tars", "--format", "webdataset")
     for path in some.glob("shard-*"):

@@ -185,7 +185,7 @@ def test_other_photos_with_the_same_names(tmp_path: Path) -> None:
             path.write_bytes(jpeg_bytes((48, 36), seed=seed))
     data = tmp_path / "data"
     fastpipe.pack(tmp_path / "cam1", data)
-    with pytest.raises(PackError, match=r"other photos with the same names.*fastpipe\.concat"):
+    with pytest.raises(PackError, match=r"other images with the same names.*fastpipe\.concat"):
         fastpipe.add(tmp_path / "cam2", data)
     fastpipe.pack(tmp_path / "cam2", tmp_path / "other", classes_from=data)
     both = fastpipe.concat(data, tmp_path / "other")
@@ -202,7 +202,7 @@ def test_other_photos_with_the_same_names_and_sizes(tmp_path: Path) -> None:
     time.sleep(0.02)  # a file system's clock may be that coarse
     data = tmp_path / "data"
     fastpipe.pack(tmp_path / "cam1", data)
-    with pytest.raises(PackError, match=r"^20 files .*other photos with the same names"):
+    with pytest.raises(PackError, match=r"^20 files .*other images with the same names"):
         fastpipe.add(tmp_path / "cam2", data)
     assert fastpipe.add(tmp_path / "cam1", data).known == 20
 
@@ -228,18 +228,41 @@ def test_copies_are_left_out_by_content(work: Path) -> None:
     # The copy has the same class, and its original is in another source: neither is said.
     (text,) = [str(one) for one in by_path.assumed if one.text.startswith("copies: ")]
     assert "another class" not in text
-    assert "not in the source any more" not in text
+    assert "no longer in" not in text
     grown = fastpipe.add(more, work / "dst", by="content")
     assert (grown.added, grown.copies) == (3, 2)
     again = fastpipe.add(more, work / "dst", by="content")
     assert again.copies == 2
     # The picture of a new sample came again in another class.
     (text,) = [str(one) for one in again.assumed if one.text.startswith("copies: ")]
-    assert text.startswith("copies: 1 file was left out, as the dataset has the picture, but has")
+    assert text.startswith("copies: 1 file was left out, as the dataset has the image, but has")
     assert "such as c0/00201.jpg, which is c1/of a new one.jpg: c0 in the source, c1 in" in text
     assert text.endswith(
         f"fastpipe remove {work / 'dst'} --keys FILE, with this line in FILE: c1/of a new one.jpg"
     )
+
+
+def test_one_copy_of_another_class_whose_old_file_is_gone(work: Path) -> None:
+    (work / "src/c0/00000.jpg").rename(work / "src/c1/moved.jpg")
+    grown = fastpipe.add(work / "src", work / "dst")
+    (text,) = [str(one) for one in grown.assumed if one.text.startswith("copies: ")]
+    assert text.startswith(
+        "copies: 1 image that is added now is in the dataset already: c1/moved.jpg, which is "
+        "c0/00000.jpg. It has another class there, so training would see the image with both. Its "
+        f"old file is no longer in {work / 'src'}. To remove its old sample: "
+    )
+
+
+def test_a_second_folder_never_had_the_old_file(work: Path) -> None:
+    """One of its files is in the dataset by its path, which does not make it the packed folder."""
+    more = photos(work / "more", 2, first=201)
+    shutil.copy(work / "src/c1/00001.jpg", more / "c1/00001.jpg")
+    shutil.copy(work / "src/c0/00000.jpg", more / "c1/copy.jpg")
+    grown = fastpipe.add(more, work / "dst")
+    assert grown.known == 1
+    (text,) = [str(one) for one in grown.assumed if one.text.startswith("copies: ")]
+    assert "It has another class there" in text
+    assert "no longer in" not in text
 
 
 def test_a_class_folder_with_another_name_is_named(
@@ -257,7 +280,7 @@ def test_a_class_folder_with_another_name_is_named(
     assert new_path == old_path.replace("c1/", "kitten/")
     assert "(--by content)" in copies
     assert f"All {num_images} of them have another class there" in copies
-    assert f"The old files of all {num_images} of them are not in the source any more" in copies
+    assert f"The old files of all {num_images} of them are no longer in {work / 'src'}" in copies
     assert "leaves copies out with this option (by='content')" in caplog.text
     # The line that the message has.
     line = re.search(r"fastpipe\.remove\(.*\.exists\(\)\]\)", copies)
@@ -478,8 +501,8 @@ def test_what_is_assumed_of_new_sources_is_told(work: Path) -> None:
 def test_what_cannot_be_removed(thirty: Path) -> None:
     mistakes: list[tuple[dict[str, Any], str]] = [
         ({}, r"expected keys=, classes= or where= \(--keys, --class or --where\)"),
-        ({"keys": ["c0/00000.jpg", "gone.jpg"]}, "1 of 2 keys are not in .*'gone.jpg'"),
-        ({"classes": "dog"}, "class 'dog': .*its classes are c0, c1, c2"),
+        ({"keys": ["c0/00000.jpg", "gone.jpg"]}, "1 of 2 keys is not in .*'gone.jpg'"),
+        ({"classes": "dog"}, "has no class 'dog'; it has 'c0', 'c1', 'c2'"),
         (
             {"where": "score < 1"},
             "no such column; expected one of label, width, height, channels, bits, class",

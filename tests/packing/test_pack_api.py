@@ -153,13 +153,13 @@ def test_one_picture_in_several_classes(tmp_path: Path, caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING, "fastpipe.pack"):
         text = fastpipe.pack(tmp_path / "photos", tmp_path / "packed").contradictions
     words = (
-        r"^3 pictures are in the source several times with different labels, such as "
+        r"^3 images are in the source several times with different labels, such as "
         rf"cat/(\S+)\.jpg and kitten/\S+\.jpg; .*fastpipe\.duplicates\('{tmp_path}/packed'\)"
     )
     assert re.search(words, text), text
     assert text in caplog.text
     report = succeeded("pack", tmp_path / "photos", tmp_path / "again")
-    assert "3 pictures are in the source several times with" in " ".join(report.split())
+    assert "3 images are in the source several times with" in " ".join(report.split())
 
 
 def test_a_summary_prints_one_short_line(tmp_path: Path) -> None:

@@ -295,7 +295,7 @@ def test_moved_files_are_no_new_images(source: Path, packed: Path) -> None:
     with pytest.raises(PackError) as caught:
         pack(source, packed)
     text = str(caught.value)
-    assert "2 files are gone, 2 are new, 2 of the new ones have the pictures of files" in text
+    assert "2 files are gone, 2 are new, 2 of the new ones have the images of files" in text
     pairs = [f"moth/m{file.name}, which was ant/{file.name}" for file in old]
     assert any(pair in text for pair in pairs)
     assert text.index("--overwrite") < text.index("fastpipe add")

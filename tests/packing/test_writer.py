@@ -407,7 +407,7 @@ BAD: list[tuple[str, Any, str]] = [
         "a PIL image that Pillow cannot decode",
     ),
     ("seg", 3, "expected a mask"),
-    ("seg", "nowhere.png", "cannot be read"),
+    ("seg", "nowhere.png", "'nowhere.png' does not exist"),
     ("second", jpeg_bytes((70, 44)), "got 70 x 44"),
     ("second", b"text", "not an image"),
 ]
@@ -690,7 +690,8 @@ def test_classes_with_numbers_that_are_no_positions(tmp_path: Path, numbers: Any
 def test_points_as_shares_of_the_sides(tmp_path: Path) -> None:
     writer = fastpipe.Writer(tmp_path / "packed", {"joints": "keypoints"})
     words = (
-        "expected points x, y in pixels of an image of 40 x 20, got shares of its sides, 0.1, 0.2"
+        "expected points x, y in pixels of an image of 40 x 20, "
+        r"got normalised coordinates \(0 to 1\), 0.1, 0.2"
     )
     with pytest.raises(PackError, match=words), writer:
         writer.add(PIXELS, key="one", joints=[[[0.1, 0.2, 1], [0.5, 0.6, 1], [7, 7, 0]]])
@@ -907,3 +908,28 @@ def test_points_of_another_shape(tmp_path: Path, points: Any, text: str) -> None
     writer = fastpipe.Writer(tmp_path / "packed", {"joints": "keypoints"})
     with pytest.raises(PackError, match=text), writer:
         writer.add(PIXELS, key="one", joints=points)
+
+
+@pytest.mark.parametrize(
+    ("classes", "label", "words"),
+    [
+        (["cat"], 3, "label 3: there is 1 class, so the only label is 0"),
+        (["cat", "dog"], np.int64(2), "label 2: there are 2 classes, so labels are 0 to 1"),
+        (None, -1, "label -1: expected 0 to 999,999"),
+    ],
+)
+def test_a_label_that_is_no_class(
+    tmp_path: Path, classes: list[str] | None, label: Any, words: str
+) -> None:
+    with (
+        pytest.raises(PackError, match=words),
+        fastpipe.Writer(tmp_path / "packed", classes=classes) as writer,
+    ):
+        writer.add(PIXELS, label=label)
+
+
+def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    with fastpipe.Writer(tmp_path / "packed") as writer:
+        writer.add(PIXELS)
+        writer.add(str(tmp_path / "gone.jpg"), key="gone")
+    assert writer.summary.tally.rejected == [("gone", f"'{tmp_path}/gone.jpg' does not exist")]

@@ -258,7 +258,7 @@ def test_random_crops_are_as_likely_everywhere(v2: Any, crop: RandomCrop) -> Non
 def test_a_picture_that_is_too_small_says_so() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"1 of 1 pictures.*smaller than the output, 32 x 32\..*: 20 x 40 pixels. Pass RandomCr",
+        match=r"1 image, resized and padded, is smaller than the output, 32 x 32\..*: 20 x 40 pixels. Pass RandomCr",
     ):
         planned(RandomCrop(padding=5), (32, 32), 20, 40)
     assert planned(RandomCrop(padding=6), (32, 32), 20, 40).boxes[0, 0] == -6

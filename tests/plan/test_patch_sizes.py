@@ -74,7 +74,7 @@ def test_coords_follow_the_order_of_merged_patches() -> None:
     ("options", "message"),
     [
         ({"patch_size": 0}, "patch_size: expected 1 to 128, got 0"),
-        ({"tokens": 100, "max_tokens": 256}, "tokens=100 hold no image of max_tokens=256"),
+        ({"tokens": 100, "max_tokens": 256}, "tokens=100 cannot hold an image of max_tokens=256"),
         ({"tokens": 512, "max_tokens": 256, "form": "padded"}, "pass batch_size=2"),
         ({"form": "rows"}, "form"),
         ({"enlarge": True, "min_tokens": 2}, "leave min_tokens out"),

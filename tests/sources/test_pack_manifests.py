@@ -294,7 +294,7 @@ def test_columns_that_are_not_there(photos: Path, tmp_path: Path) -> None:
         ({"label_column": "class"}, "--label-column class: .* expected one of Year"),
         ({"fields": {"a": "b"}}, "--field a=b: .* expected one of Year"),
         ({"fields": {"a": "caption:bytes"}}, "rows that name their images hold no bytes"),
-        ({"split": "train"}, "split: single files have no such option"),
+        ({"split": "train"}, "split: .*a.jsonl has no column of splits; leave it out"),
     ]
     for options, message in mistakes:
         with pytest.raises(PackError, match=message):
@@ -303,12 +303,13 @@ def test_columns_that_are_not_there(photos: Path, tmp_path: Path) -> None:
 
 
 def test_options_without_effect_are_errors(photos: Path, tmp_path: Path) -> None:
-    for option, value in {
-        "split": "train",
-        "image_root": "/",
-        "label_column": "x",
-    }.items():
-        with pytest.raises(PackError, match="imagefolder sources have no such option"):
+    folder = rf"it has no effect on a folder of images \({photos}\)"
+    for option, value, message in (
+        ("split", "train", f"{photos} has no splits; leave it out"),
+        ("image_root", "/", f"{folder}; leave it out"),
+        ("label_column", "x", f"{folder}: the names of class folders are the labels. Leave it out"),
+    ):
+        with pytest.raises(PackError, match=f"^{option}: {message}$"):
             fastpipe.pack(photos, tmp_path / "packed", **{option: value})
 
 
@@ -651,5 +652,5 @@ def test_splits_of_any_name(photos: Path, tmp_path: Path, column: str) -> None:
     with pytest.raises(PackError, match=rf"its column '{column}' has A, B, and not 'C'"):
         fastpipe.pack(table, tmp_path / "other", split="C")
     write_text(table, "path,label\n000.jpg,ant\n001.jpg,bee\n")
-    with pytest.raises(PackError, match="one without a column of splits; leave it out"):
+    with pytest.raises(PackError, match="has no column of splits; leave it out"):
         fastpipe.pack(table, tmp_path / "other", split="A")

@@ -92,7 +92,7 @@ def test_names_that_are_none(tmp_path: Path) -> None:
 
 
 # Texts of the photos 0, 1, 2, ... that cannot be, and why their images are left out.
-CLASS = "expected a class from 0 to 2 and x, y, width, height as shares of the image, got "
+CLASS = "expected a class from 0 to 2 and x, y, width, height, normalised (0 to 1), got "
 WRONG = [
     ("0 0.5 0.5 0.5", f"000.txt, line 1: {CLASS}'0 0.5 0.5 0.5'"),
     ("0 0.5 0.5 0.5 0.5\na 0.5 0.5 0.5 0.5", f"001.txt, line 2: {CLASS}'a 0.5 0.5 0.5 0.5'"),

@@ -147,9 +147,9 @@ def test_places_are_counted_against_the_pictures(folder: Path) -> None:
     data = packed(folder, rows)
     assert counts(data) == {"s0": 2, "s3": 3}
     assert rejected(folder) == {
-        "train.json/000002": "field conversations: expected <image> as often as it has pictures, 2; "
+        "train.json/000002": "field conversations: expected <image> as often as it has images, 2; "
         "got it 3 times",
-        "train.json/000003": "field conversations: expected <image> as often as it has pictures, 0; "
+        "train.json/000003": "field conversations: expected <image> as often as it has images, 0; "
         "got it 1 times",
     }
 
@@ -165,7 +165,7 @@ def test_the_summary_says_it(folder: Path) -> None:
     summary = fastpipe.pack(folder / "train.json", folder / "packed")
     (first, *_) = [str(assumption) for assumption in summary.assumed]
     assert first == (
-        "images: column 'image' has the pictures of each sample, none to many, so samples have a "
+        "images: column 'image' has the images of each sample, none to many, so samples have a "
         "field 'images' and no image of their own: load them with fields=['images']"
     )
 
@@ -258,6 +258,8 @@ def test_pictures_that_lie_elsewhere_are_found(folder: Path) -> None:
 
 def test_texts_alone_are_not_packed_where_all_pictures_are_missing(folder: Path) -> None:
     rows = [llava(number, ["a/none.jpg"] * (number % 2), number % 2) for number in range(COUNT)]
-    words = "none of the pictures that its rows name exists in .*: a/none.jpg: no such file.*--image-root"
+    words = (
+        "none of the images that its rows name exists in .*: a/none.jpg: no such file.*--image-root"
+    )
     with pytest.raises(fastpipe.PackError, match=words):
         packed(folder, rows)

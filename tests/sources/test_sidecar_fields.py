@@ -111,7 +111,7 @@ def test_the_files_that_are_read_are_not_called_unread(captioned: Path, tmp_path
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("caption=caption", "no image in .* has a file beside it .* ends in .caption"),
+        ("caption=caption", "no image in .* has a file of the same name with the ending .caption"),
         ("boxes=txt:boxes", "expected one of the kinds text, json, mask, image, array, map"),
         ("other=xyz", "expected one of the kinds"),
     ],

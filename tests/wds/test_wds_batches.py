@@ -173,7 +173,7 @@ def test_pictures_of_several_names(tmp_path: Path) -> None:
     tar = written(tmp_path, [{"jpg": data_of(0)}, {"png": data_of(2)}])
     with pytest.raises(
         SampleError,
-        match=r"(?s)'n0001' .* it has the pictures \['png'\]; expected \['jpg'\].*rename",
+        match=r"(?s)'n0001' .* it has the images \['png'\]; expected \['jpg'\].*rename",
     ):
         list(opened(tar).listed(2).map(fastpipe.wds.batch_crop(SIDE)))
     (batch,) = opened(tar).rename(jpg="jpg;png").batched(2).map(fastpipe.wds.batch_crop(SIDE))
@@ -206,7 +206,7 @@ def test_a_handler_leaves_out_samples_with_other_pictures(tmp_path: Path) -> Non
     ]
     assert torch.equal(batch["jpg"], torch.stack(rows))
     assert [problem.key for problem in seen] == ["n0000", "n0001", "n0005"]
-    assert "it has no picture; expected ['jpg']" in str(seen[1])
+    assert "it has no image; expected ['jpg']" in str(seen[1])
     assert tar in str(seen[1])
     with pytest.raises(SampleError, match="n0000"):
         list(opened(tar).listed(6).map(fastpipe.wds.batch_crop(SIDE)))

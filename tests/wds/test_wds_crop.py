@@ -286,7 +286,7 @@ def test_a_mask_beside_a_picture_is_not_guessed_at(tmp_path: Path) -> None:
     mask = image_bytes(Image.fromarray(np.arange(30000, dtype=np.uint8).reshape(150, 200)), "PNG")
     tar = written(tmp_path, [{"jpg": BASELINE, "png": mask}])
     with pytest.raises(
-        ConfigError, match=r"expected one picture in the sample 'n0000', got jpg and png\."
+        ConfigError, match=r"expected one image in the sample 'n0000', got jpg and png\."
     ):
         list(opened(tar).map(crop()))
     (renamed,) = opened(tar).rename(**{"mask.png": "png"}).map(crop())

@@ -279,9 +279,9 @@ def _advise_callable(function: object) -> str:
     """What to do with a function, or a transform of torchvision."""
     return (
         "for a function of the batch, write a module whose forward() calls it. The loader itself "
-        "crops (crop=, size=), mirrors (hflip=), makes tensors (so ToTensor is left out) and "
-        f"normalises (so Normalize is, too: pass its mean= and std= to Augment): {_TABLE} has a "
-        f"table. A transform of single images works with {advise_single_transform(function)}"
+        "crops (crop=, size=), mirrors (hflip=), makes tensors and normalises. Leave out ToTensor and "
+        f"Normalize, and pass mean= and std= of Normalize to Augment: {_TABLE} has a table. "
+        f"A transform of single images works with {advise_single_transform(function)}"
     )
 
 

@@ -122,7 +122,7 @@ def _report_computing(
         change = "make whole arrays into tensors (numpy.stack, torch.from_numpy), not lists of numbers"
     else:
         change = (
-            "make this line faster. Large photos: image.draft(), or smaller files. Augmentation: on "
+            "make this line faster. Large images: image.draft(), or smaller files. Augmentation: on "
             "the GPU. Lists of numbers: use arrays. A compressed archive (.zip, .tar.gz): unpack "
             "it before training"
         )

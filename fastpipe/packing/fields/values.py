@@ -43,7 +43,7 @@ def naming_picture(number: int) -> Iterator[None]:
     try:
         yield
     except ImageError as problem:
-        raise ImageError(f"picture {number}: {problem}") from None
+        raise ImageError(f"image {number}: {problem}") from None
 
 
 class Boxes(NamedTuple):
@@ -125,8 +125,8 @@ def _check_no_shares(
     if is_share and has_fractions:
         numbers = ", ".join(str(number) for number in coordinates[0])
         raise ImageError(
-            f"expected {expected} in pixels of an image of {width} x {height}, got shares of its "
-            f"sides, {numbers}. {advice}"
+            f"expected {expected} in pixels of an image of {width} x {height}, got "
+            f"normalised coordinates (0 to 1), {numbers}. {advice}"
         )
 
 
@@ -443,7 +443,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 def check_picture_count(count: int) -> None:
     """Raises ImageError if a list has too many pictures."""
     if count > MAX_PICTURES:
-        raise ImageError(f"expected at most {MAX_PICTURES:,} pictures, got {count:,}")
+        raise ImageError(f"expected at most {MAX_PICTURES:,} images, got {count:,}")
 
 
 def check_value_size(size_bytes: int, most: int) -> None:

@@ -17,7 +17,13 @@ from fastpipe.dataset.format.fields import FIELDS_FOLDER, Field, sidecars
 from fastpipe.dataset.format.layout import PICTURE
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.dataset.format.sample_layout import key_hashes
-from fastpipe.errors import ConfigError, did_you_mean, first_names
+from fastpipe.errors import (
+    ConfigError,
+    did_you_mean,
+    first_names,
+    format_share,
+    suggest_class,
+)
 from fastpipe.store.saved_columns import LABEL, SavedColumns
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -35,7 +41,6 @@ _INDEX_COLUMNS = ("label", *PICTURE)
 _COMPARISON = re.compile(r"\s*(\w+)\s*(<=|>=|==|!=|<|>|=)\s*(.*\S)\s*")
 # A message names at most so many keys or files, and so many classes.
 MAX_NAMED = 5
-_MAX_CLASSES_NAMED = 20
 
 
 class Comparison(NamedTuple):
@@ -119,8 +124,10 @@ def _has_key(index: PackedIndex, keys: Sequence[str]) -> Bools:
     unknown = list(compress(keys, ~is_known))
     if unknown:
         names = first_names([repr(key) for key in unknown], MAX_NAMED)
+        share = format_share(len(unknown), len(wanted), "key")
+        verb = "is" if len(unknown) == 1 else "are"
         raise ConfigError(
-            f"{len(unknown):,} of {len(wanted):,} keys are not in {index.path}: {names}. A key is the path of "
+            f"{share} {verb} not in {index.path}: {names}. A key is the path of "
             f"an image in its source, such as {index.source_path_of(0)!r}{_nearest_key(unknown[0], known)}"
         )
     return np.isin(known, wanted)
@@ -177,11 +184,8 @@ class _Columns:
     def label_of(self, name: str) -> int:
         """The label of a class. ConfigError: there is no such class."""
         if name not in self._classes:
-            known = first_names(self._classes, _MAX_CLASSES_NAMED) or "none"
-            raise ConfigError(
-                f"class {name!r}: {self._index.path} has no such class; its classes are {known}"
-                f"{did_you_mean(name, self._classes)}"
-            )
+            hint = suggest_class(name, self._classes)
+            raise ConfigError(f"{self._index.path} has no class {name!r}{hint}")
         return self._classes.index(name)
 
     def numbers(self, column: str) -> NDArray[Any]:

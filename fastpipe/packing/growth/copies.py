@@ -58,7 +58,8 @@ class Copies:
         keys: (copies,) hashes of the paths of the sources.
         rows: (copies,) a sample of the dataset with the picture of each.
         labels: (copies,) the label of each source.
-        is_same_source: the dataset has other sources of the listing by their path.
+        is_missing: (n,) which samples of the dataset were packed from this source, and are not in
+            it now; see find_missing.
     """
 
     index: PackedIndex
@@ -66,7 +67,7 @@ class Copies:
     keys: Uint64s
     rows: Int64s
     labels: Int64s
-    is_same_source: bool
+    is_missing: Bools
 
     def has_other_class(self) -> Bools:
         """(copies,) whether the source and the sample have different labels."""
@@ -76,15 +77,9 @@ class Copies:
         return has_other
 
     def is_gone(self) -> Bools:
-        """(copies,) whether the sample's own file is not in the source any more.
-
-        Another source never had it, so that says nothing.
-        """
-        if not self.is_same_source:
-            return np.zeros(len(self.rows), np.bool_)
-        listed = key_hashes(readable(source.path) for source in self.listing.sources)
-        known = np.array(self.index.records["key"])[self.rows]
-        return ~np.isin(known, listed)
+        """(copies,) whether the sample's own file is no longer in the source."""
+        is_gone: Bools = self.is_missing[self.rows]
+        return is_gone
 
     def example(self, number: int) -> str:
         """For example: dog/103.jpg, which is cow/003.jpg"""
@@ -113,8 +108,7 @@ def copies_in_shards(
     entries: Iterable[Entry],
     store: Store,
     listing: Listing,
-    *,
-    is_same_source: bool,
+    is_missing: Bools,
 ) -> Copies:
     """The copies among new shards.
 
@@ -124,7 +118,7 @@ def copies_in_shards(
         entries: of the new shards.
         store: that has the entries.
         listing: of all sources.
-        is_same_source: see Copies.
+        is_missing: see Copies.
     """
     known = KnownPictures(index, is_kept)
     keys = [np.zeros(0, np.uint64)]
@@ -144,7 +138,7 @@ def copies_in_shards(
         np.concatenate(keys),
         np.concatenate(rows),
         np.concatenate(labels),
-        is_same_source,
+        is_missing,
     )
 
 
@@ -153,27 +147,27 @@ def assumed_of_copies(copies: Copies) -> list[Assumption]:
     num_copies = len(copies.rows)
     if not num_copies:
         return []
-    verb = "is" if num_copies == 1 else "are"
     other_class = copies.has_other_class()
     gone = copies.is_gone()
     # The most telling copy is the example.
     first = int(np.argmax(2 * other_class + gone))
-    text = (
-        f"copies: {format_count(num_copies, 'image')} that {verb} added now {verb} in the dataset "
-        f"already under another path, such as {copies.example(first)}. "
-    )
+    example = copies.example(first)
+    if num_copies == 1:
+        text = (
+            f"copies: 1 image that is added now is in the dataset already: {example}. "
+        )
+    else:
+        text = (
+            f"copies: {num_copies:,} images that are added now are in the dataset already under "
+            f"another path, such as {example}. "
+        )
     if other_class.any():
-        num_other = int(other_class.sum())
-        verb = "has" if num_other == 1 else "have"
-        text += (
-            f"{_part(num_other, num_copies)} {verb} another class there, so training would see the "
-            "picture with both. "
-        )
+        text += _describe_other_class(int(other_class.sum()), num_copies)
     if gone.any():
-        text += (
-            f"The old files of {_part(int(gone.sum()), num_copies).lower()} are not in the source any "
-            f"more. To remove their samples: {copies.how_to_remove(gone)}. "
-        )
+        num_gone = int(gone.sum())
+        samples = "its old sample" if num_gone == 1 else "their old samples"
+        text += _describe_gone(num_gone, copies)
+        text += f"To remove {samples}: {copies.how_to_remove(gone)}. "
     else:
         text += (
             "If files or folders were renamed, remove the samples of the old paths or of the new "
@@ -198,7 +192,7 @@ def assumed_of_skipped_copies(copies: Copies) -> list[Assumption]:
     return [
         Assumption(
             f"copies: {format_count(num_other, 'file')} {verb} left out, as the dataset has the "
-            f"picture, but {has} another class there, such as {copies.example(first)}: {new_class} in "
+            f"image, but {has} another class there, such as {copies.example(first)}: {new_class} in "
             f"the source, {classes[old_label]} in the dataset. The dataset keeps its class. If that of "
             "the source is right, remove the old samples and add again: "
             f"{copies.how_to_remove(other_class)}"
@@ -206,9 +200,30 @@ def assumed_of_skipped_copies(copies: Copies) -> list[Assumption]:
     ]
 
 
+def _describe_other_class(num_other: int, num_copies: int) -> str:
+    if num_copies == 1:
+        subject = "It has"
+    elif num_other == 1:
+        subject = "1 of them has"
+    else:
+        subject = f"{_part(num_other, num_copies)} have"
+    return f"{subject} another class there, so training would see the image with both. "
+
+
+def _describe_gone(num_gone: int, copies: Copies) -> str:
+    num_copies = len(copies.rows)
+    root = readable(str(copies.listing.root))
+    if num_copies == 1:
+        return f"Its old file is no longer in {root}. "
+    if num_gone == 1:
+        return f"The old file of 1 of them is no longer in {root}. "
+    part = _part(num_gone, num_copies).lower()
+    return f"The old files of {part} are no longer in {root}. "
+
+
 def _part(number: int, total: int) -> str:
     """For example: All 3 of them; 2 of them"""
-    all_of = "All " if number == total and total > 1 else ""
+    all_of = "All " if number == total else ""
     return f"{all_of}{number:,} of them"
 
 

@@ -37,7 +37,7 @@ from fastpipe.packing.growth.fit import (
     relabel,
 )
 from fastpipe.packing.growth.inherited import with_inherited
-from fastpipe.packing.growth.missing_files import assumed_of_missing_files
+from fastpipe.packing.growth.missing_files import assumed_of_missing_files, find_missing
 from fastpipe.packing.growth.version import Version, find_packs, open_newest
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.job.progress import Progress
@@ -72,7 +72,7 @@ class Grown:
         info: the content of dataset.json.
         added, removed: samples.
         known: sources that the dataset has.
-        copies: sources that were left out because the dataset has their picture.
+        copies: sources that were left out because the dataset has their image.
         skipped: sources that have changed since they were packed, and were left out.
         rejected: path and reason of sources that could not be packed.
         assumed: what the source does not say for sure, and new classes that a fresh pack would
@@ -155,8 +155,9 @@ def add(
             ),
         )
         if not compared.new:
+            is_missing = find_missing(version, full_listing) & compared.is_kept
             missing = assumed_of_missing_files(
-                version, full_listing, compared.is_kept, compared.copied_rows
+                version, full_listing, is_missing, compared.copied_rows
             )
             grown = replace(grown, assumed=(*grown.assumed, *missing))
         else:
@@ -256,8 +257,9 @@ def _publish_added(
     entries = [entry for entry in all_entries if entry.tars]
     if not entries:
         version.journal.clear()
+        is_missing = find_missing(version, full_listing) & compared.is_kept
         missing = assumed_of_missing_files(
-            version, full_listing, compared.is_kept, compared.copied_rows
+            version, full_listing, is_missing, compared.copied_rows
         )
         return replace(grown, assumed=(*grown.assumed, *missing))
 
@@ -265,17 +267,18 @@ def _publish_added(
     rejected_keys = key_hashes(path for path, _ in rejected)
     is_rejected = np.isin(version.index.records["key"], rejected_keys)
     is_kept = compared.is_kept | is_rejected
+    is_missing = find_missing(version, full_listing) & is_kept
     copies = copies_in_shards(
         version.index,
         is_kept,
         entries,
         version.journal.store,
         full_listing,
-        is_same_source=grown.known > 0,
+        is_missing,
     )
     # Copies that were added are named, and those that were left out keep their samples.
     copied_rows = np.concatenate([copies.rows, compared.copied_rows])
-    missing = assumed_of_missing_files(version, full_listing, is_kept, copied_rows)
+    missing = assumed_of_missing_files(version, full_listing, is_missing, copied_rows)
     grown = replace(
         grown, assumed=(*grown.assumed, *assumed_of_copies(copies), *missing)
     )
@@ -381,7 +384,7 @@ def compare_sources(
         advice = ""
         if len(paths) >= _SHARE_OF_OTHER_PHOTOS * len(sources):
             advice = (
-                ". If these are other photos with the same names, neither is right: pack "
+                ". If these are other images with the same names, neither is right: pack "
                 f"{listing.root} into a folder of its own with --classes-from {index.path}, and "
                 f"read both, fastpipe.concat({str(index.path)!r}, OTHER)"
             )
@@ -545,7 +548,7 @@ def _find_copies(
         key_hashes(readable(path) for path in known_paths),
         rows[is_known],
         np.array(labels, np.int64),
-        is_same_source=False,
+        is_missing=np.zeros(len(version.index), np.bool_),
     )
     return copies, known_copies
 

@@ -26,21 +26,20 @@ _CHOOSING_OPTIONS = ("format", "split", "split_list", "unlisted")
 
 
 def assumed_of_missing_files(
-    version: Version, listing: Listing, is_kept: Bools, copied_rows: Int64s
+    version: Version, listing: Listing, is_missing: Bools, copied_rows: Int64s
 ) -> list[Assumption]:
     """Says that samples of this source stay, though their files are not in it any more.
 
     Args:
         version: that grows.
         listing: all sources.
-        is_kept: (n,) which samples of the version stay.
+        is_missing: (n,) which samples of the version stay, though they are missing: find_missing.
         copied_rows: samples whose picture is in the source under another path.
     """
     index = version.index
-    is_missing = _is_missing(version, listing) & is_kept
     # The same picture may lie in several samples.
     hashes = np.array(index.records["xxh3_64"])
-    is_missing &= ~np.isin(hashes, hashes[copied_rows])
+    is_missing = is_missing & ~np.isin(hashes, hashes[copied_rows])
     rows = np.flatnonzero(is_missing).tolist()
     if not rows or _is_any_there(index, rows, listing):
         return []
@@ -58,7 +57,7 @@ def assumed_of_missing_files(
     ]
 
 
-def _is_missing(version: Version, listing: Listing) -> Bools:
+def find_missing(version: Version, listing: Listing) -> Bools:
     """(n,) which samples were packed from this source, and are not in it now.
 
     Paths do not say of which source a sample is. So a pack is taken for one of this source if most

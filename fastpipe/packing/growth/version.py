@@ -152,7 +152,7 @@ class Version:
             on_file: is called after each file.
 
         Raises:
-            PackError: another program has changed the dataset or a new shard, or the disk refuses.
+            PackError: another program has changed the dataset or a new shard, or writing fails.
             DatasetError: a file of this version has changed since it was written.
         """
         self.check_newest()
@@ -341,7 +341,7 @@ def open_newest(
 
     Raises:
         DatasetError: there is no dataset, or it is damaged.
-        PackError: another program writes to the dataset, or the disk refuses.
+        PackError: another program writes to the dataset, or writing fails.
         ConfigError: --spool does not go with the destination.
     """
     if isinstance(destination, Path):

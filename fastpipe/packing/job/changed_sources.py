@@ -95,7 +95,7 @@ class SourceChanges(NamedTuple):
         if self.moved:
             old_path, new_path = self.moved[0]
             number = len(self.moved)
-            pictures = "has the picture" if number == 1 else "have the pictures"
+            pictures = "has the image" if number == 1 else "have the images"
             at_least = "" if self.has_read_all else "at least "
             parts.append(
                 f"{at_least}{number:,} of the new ones {pictures} of files that are gone, such as "

@@ -38,7 +38,7 @@ def describe_contradictions(index: PackedIndex) -> str:
     first, second = rows[order[[positions[0], positions[0] + 1]]].tolist()
     verb = "is" if num_pictures == 1 else "are"
     return (
-        f"{format_count(num_pictures, 'picture')} {verb} in the source several times with different "
+        f"{format_count(num_pictures, 'image')} {verb} in the source several times with different "
         f"labels, such as {index.source_path_of(first)} and {index.source_path_of(second)}; all of "
         f"these samples are kept. fastpipe.duplicates({str(index.path)!r}) lists them"
     )

@@ -27,12 +27,12 @@ class Summary:
         files: source files that this run read.
         seconds: this run took.
         stray: files beside the class folders or tars, which have no class and are left out.
-        dropped: members of tars that are neither picture nor label, by extension; left out.
+        dropped: members of tars that are neither image nor label, by extension; left out.
         assumed: what the source does not say for sure: how it was read, and the option that settles
             it.
         masks_of_objects: fields of masks whose pixels have the number of their object, not of its
             class.
-        contradictions: pictures that have several labels, in a sentence; "": none, or not looked for.
+        contradictions: images that have several labels, in a sentence; "": none, or not looked for.
         resumed: shards that an earlier run had finished.
         already_packed: the dataset was there; nothing was done.
         uploaded_bytes: that this run wrote into a bucket.
@@ -172,7 +172,7 @@ def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:
         images = format_count(stored, "image")
         text = (
             f"boxes and points of {images} that EXIF turns: of the image as it is stored, for the "
-            "annotations have its width and height; if they were drawn on the photo as it is shown, "
+            "annotations have its width and height; if they were drawn on the image as it is shown, "
             "they are wrong"
         )
         assumptions.append(Assumption(text, "--coordinates stored or shown"))
@@ -191,8 +191,8 @@ def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:
         images = format_count(transparent, "image")
         verb = "is" if transparent == 1 else "are"
         text = (
-            f"{images} {verb} transparent in part; where a loader gives RGB, the colours that are "
-            "hidden there show"
+            f"{images} {verb} transparent in part; where a loader gives RGB, the colours under "
+            "transparent pixels become visible"
         )
         assumptions.append(Assumption(text, "--background white"))
     deep = counts.get("deep", {})

@@ -179,7 +179,7 @@ def _copy_picture(kind: str, value: object) -> Any:
     if value is None:
         hint = ". For a sample that has fields only, leave image out"
     elif isinstance(value, (list, tuple)):
-        hint = '. For a list of pictures give the field the kind "images"'
+        hint = '. For a list of images give the field the kind "images"'
     elif hasattr(value, "permute"):
         hint = f". Pass the path of the file, which stays as it is; or {_advise_tensor(value)}"
     raise ImageError(f"{picture_kind.expected}; got {type(value).__name__}{hint}")
@@ -269,8 +269,18 @@ def _parse_label(label: object, classes: Mapping[str, int] | None) -> int:
         ) from None
     # True and False are numbers in Python, but hardly meant as labels.
     if isinstance(label, bool) or not 0 <= number < class_count:
-        raise ImageError(f"label: expected 0 to {class_count - 1:,}, got {label!r}")
+        given = label if isinstance(label, bool) else number
+        if classes is None:
+            raise ImageError(f"label {given}: expected 0 to {class_count - 1:,}")
+        raise ImageError(describe_wrong_label(given, class_count))
     return number
+
+
+def describe_wrong_label(label: int, class_count: int) -> str:
+    """Says that a number is no label of so many classes."""
+    if class_count == 1:
+        return f"label {label}: there is 1 class, so the only label is 0"
+    return f"label {label}: there are {class_count:,} classes, so labels are 0 to {class_count - 1:,}"
 
 
 def _size_of(picture: str | bytes | OpenedImage | None) -> int:
@@ -304,7 +314,9 @@ def read_array_file(path: str) -> bytes:
 def _open(path: str, max_bytes: int) -> LocalFile:
     try:
         file = LocalFile(path)
-    except (FileNotFoundError, NotADirectoryError, ValueError) as problem:
+    except (FileNotFoundError, NotADirectoryError):
+        raise ImageError(f"{path!r} does not exist") from None
+    except ValueError as problem:
         raise ImageError(f"{path!r} cannot be read: {problem}") from None
     except IsADirectoryError:
         raise ImageError(f"{path!r} is a folder; expected a file") from None

@@ -118,7 +118,7 @@ def _read_pictures(value: Any) -> list[bytes]:
         data = entry.get("bytes") if isinstance(entry, dict) else entry
         if not isinstance(data, bytes):
             raise ImageError(
-                f"picture {number}: expected the bytes of an image, got {type(data).__name__}; write "
+                f"image {number}: expected the bytes of an image, got {type(data).__name__}; write "
                 "the table with the images in it, for example with Dataset.save_to_disk"
             )
         pictures.append(data)

@@ -141,8 +141,8 @@ class Journal:
 
         command = (self.plan() or {}).get("command", "fastpipe pack")
         raise PackError(
-            f"{self.store.place} is in use: {command} has begun there, and has not ended. Wait for "
-            "it, or run it again if it was interrupted. To give it up, remove "
+            f"{self.store.place} is in use: {command} is still running there, or was interrupted. Wait "
+            "for it, or run it again. To give it up, remove "
             f"{self.store.place / PLAN_FILE}"
         )
 

@@ -116,7 +116,7 @@ class ShardMaker:
             False if the tar would get larger than `max_bytes`. Then nothing is added.
 
         Raises:
-            PackError: the disk refuses, or the source cannot be packed and the options say to stop.
+            PackError: writing fails, or the source cannot be packed and the options say to stop.
         """
         agreed: dict[str, Agreed] = {}
         if isinstance(outcome, Packed):

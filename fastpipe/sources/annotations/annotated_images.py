@@ -339,7 +339,7 @@ def _absent(
 ) -> ValueError:
     written = next(iter(_names_of(entry)), entry.file.stem)
     place = readable(str(pictures.root / (image_folder or "")))
-    return ValueError(f"no picture {readable(written)} in {place}")
+    return ValueError(f"no image {readable(written)} in {place}")
 
 
 def _without_shared(
@@ -358,7 +358,7 @@ def _without_shared(
     for path in paths:
         if isinstance(path, str) and path in shared:
             text = (
-                f"several annotations with other names fit the picture {readable(path)}"
+                f"several annotations with other names fit the image {readable(path)}"
             )
             result.append(ValueError(text))
         else:

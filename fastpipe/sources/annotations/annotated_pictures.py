@@ -28,8 +28,8 @@ from fastpipe.sources.tables.written_names import fold_name
 _FINAL_NUMBER = re.compile(r"\d+$")
 # Files are copied and renamed with their pictures, and the name that is written in them stays.
 OTHER_NAME = (
-    "files that are called like one picture and name another one: {}; the picture that the file is "
-    "called like counts"
+    "files that have the name of one image, and name another image inside: {}; the name of the file "
+    "counts"
 )
 # So many of the names show the folder of the pictures.
 _MAX_COUNTED_NAMES = 1000

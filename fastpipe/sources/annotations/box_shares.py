@@ -36,7 +36,9 @@ class ShareCheck:
 
     def describe(self, columns: str) -> Assumption:
         """Says that boxes are shares. `columns`: those that hold them."""
-        text = f"boxes ({columns}): shares of the image's width and height, for no number is "
+        text = (
+            f"boxes ({columns}): normalised coordinates (0 to 1), because no number is "
+        )
         if self._largest <= 1:
             return Assumption(f"{text}above 1")
         return Assumption(

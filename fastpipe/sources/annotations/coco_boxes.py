@@ -99,8 +99,8 @@ class BoxCheck:
             )
         if self._share_count == box_count:
             raise PackError(
-                f"{boxes} has no number over 1, as shares of the image have; expected pixels, as "
-                "COCO has them. Write them so"
+                f"{boxes} has no number above 1, so they look like normalised coordinates (0 to 1); "
+                "expected pixels, as COCO has them. Multiply them by width and height of the image"
             )
         outside_count = self._count_outside(sizes)
         if outside_count > _MAX_OUTSIDE_SHARE * box_count and self._fit_as_corners(

@@ -83,7 +83,7 @@ _SEPARATOR = re.compile(r"[-_. ]")
 
 
 class MaskFolders(NamedTuple):
-    """The folders of images and of their masks; these two are relative to `root`.
+    """The folders of images and of their masks or targets; these two are relative to `root`.
 
     classes: of images in class folders, some of which have no masks. Note [masks of defects]
     parts: the folders of images and of masks in each part of the source, as Urban/images_png and
@@ -572,7 +572,7 @@ def _assume_two_levels(field: SourceField) -> Assumption:
     return Assumption(
         f"field {field.name}: the masks are JPEGs with values near 0 and 255; from 128 on they are "
         "packed as 255, below as 0. Losses that take numbers of classes expect 0 and 1. The option "
-        "stores them as pictures",
+        "stores them as images",
         f"--field {field.name}={field.column}:image",
     )
 
@@ -658,6 +658,6 @@ def _no_numbers_error(
         )
     return PackError(
         f"{readable(str(path))} is {description}; expected masks of one channel, or with a "
-        f"palette, as PNG or GIF. {remedy}. Or store them as pictures with --field "
+        f"palette, as PNG or GIF. {remedy}. Or store them as images with --field "
         f"{field.name}={field.column}:image"
     )

@@ -263,8 +263,10 @@ def _choose_files(
     option = ""
     if len(image_roots) == 1:
         option = f"--image-root {readable(str(root / image_roots.pop()))}"
+    place = "in a subfolder" if len(folders) == 1 else "in subfolders"
+    verb = "is" if len(chosen) == 1 else "are"
     text = (
-        f"images: {len(chosen):,} are in folders below {_shown_folder(root)}: "
+        f"images: {len(chosen):,} {verb} {place} of {_shown_folder(root)}: "
         f"{first_paths(folders)}"
     )
     for path, file in chosen.items():

@@ -43,7 +43,7 @@ def parse_runs(text: str) -> NDArray[np.int64]:
     is_in_order = starts[1:] >= ends[:-1]
     if pairs.min() < 1 or not is_in_order.all():
         raise ValueError(
-            "expected starts and lengths from 1 on, each start behind the run before it; got "
+            "expected starts and lengths from 1 on, each run after the previous one; got "
             f"{text[:60]!r}"
         )
     return np.stack([starts, ends], axis=1)

@@ -139,7 +139,7 @@ def leave_out_sidecar_files(
         _remove_sources(sources, paths_like_images)
         assumed.append(
             Assumption(
-                f"files that are called like images, and are not read: {len(like_images):,}, such as "
+                f"files that have the names of images, and are not read: {len(like_images):,}, such as "
                 f"{readable(example.path)} ({tool.name}). To keep what they say: {tool.remedy}"
             )
         )
@@ -289,8 +289,8 @@ def _no_class_error(
     if len(image_labels) == 1:
         folder_of_images = readable(str(root / classes[next(iter(image_labels))]))
     return PackError(
-        f"{readable(str(root))}: the folder {folder} has no image, but files that are called like "
-        f"the images in other folders, such as {readable(example.path)}: {tool.name}. So it is no "
+        f"{readable(str(root))}: the folder {folder} has no image, but files with the names of "
+        f"images in other folders, such as {readable(example.path)}: {tool.name}. So it is not a "
         f"class. To keep what they say: {tool.remedy}. To pack the images alone, pass "
         f"{folder_of_images}. {AS_CLASSES} takes the folders as classes"
     )
@@ -465,7 +465,7 @@ def refuse_masks(root: SourcePath, sources: Sequence[Source]) -> None:
         if len({mask.rpartition("/")[0] for mask in masks}) > 1:
             with_labels = f"; with {BY_FOLDER} the folders are their classes"
         raise PackError(
-            f"{readable(str(root))}: {len(masks):,} of {len(sources):,} files are called like "
+            f"{readable(str(root))}: {len(masks):,} of {len(sources):,} files look like "
             f"masks of others beside them, such as {readable(masks[0])}. --format masks packs them "
             f"as masks of these, without labels{with_labels}; or list both in a CSV file (--field "
             "mask=COLUMN:mask). "
@@ -479,7 +479,7 @@ def assume_masks_in_tar(sources: Sequence[Source]) -> list[Assumption]:
     if not masks:
         return []
     text = (
-        f"images: {len(masks):,} of {len(sources):,} members are called like masks of others, such "
+        f"images: {len(masks):,} of {len(sources):,} members look like masks of others, such "
         f"as {readable(masks[0])}, and are packed as images of their own. In a tar, the mask of "
         "KEY.jpg is called KEY.mask.png; or unpack the tar, and move the masks to a folder masks "
         "beside a folder images"

@@ -376,7 +376,7 @@ def _find_name_assumptions(
     shared_paths = [path for path, count in path_counts.items() if count > 1]
     if shared_paths:
         text = (
-            f"pictures that several annotations name: {len(shared_paths):,}, such as "
+            f"images that several annotations name: {len(shared_paths):,}, such as "
             f"{readable(shared_paths[0])}; each annotation is a sample of its own"
         )
         assumed.append(Assumption(text))

@@ -92,7 +92,7 @@ class LabelReader:
                 continue
             if in_pixels:
                 raise ValueError(
-                    f"{file_name}, line {number}: expected shares of the image, from 0 to 1, got "
+                    f"{file_name}, line {number}: expected normalised coordinates (0 to 1), got "
                     f"{line[:60]!r}, which looks like pixels: divide x and width by the image's width, "
                     "y and height by its height"
                 )
@@ -164,17 +164,17 @@ class LabelReader:
         """Says what a line should have had."""
         if len(words) > _DOTA_NAME_COLUMN and not is_number(words[_DOTA_NAME_COLUMN]):
             return (
-                "expected shares of the image, and a class first; this is a line of DOTA's: "
+                "expected a class and normalised coordinates (0 to 1); this is a line of DOTA's: "
                 "convert it to YOLO's OBB"
             )
         last_label = self._class_count - 1 + self._first_label
-        shares = "x, y, width, height"
+        numbers = "x, y, width, height"
         if self._data.points is not None:
             num_points, num_dims = self._data.points
-            shares += f" and {num_points} points of {num_dims} numbers"
+            numbers += f" and {num_points} points of {num_dims} numbers"
         return (
-            f"expected a class from {self._first_label} to {last_label} and {shares} as shares of "
-            "the image"
+            f"expected a class from {self._first_label} to {last_label} and {numbers}, normalised "
+            "(0 to 1)"
         )
 
     def check_first_label(self, folder: str) -> None:
@@ -227,7 +227,7 @@ class LabelReader:
             assumed.append(Assumption(text))
         if self._repeated_line_count:
             text = (
-                f"lines that stand twice in a label file: {self._repeated_line_count:,}; each is "
+                f"lines that are listed twice in a label file: {self._repeated_line_count:,}; each is "
                 "taken once"
             )
             assumed.append(Assumption(text))

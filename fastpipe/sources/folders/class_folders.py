@@ -262,12 +262,12 @@ def _assume_all_splits(
         if name in classes:
             # --split would leave no folder that the pattern could find.
             yield Assumption(
-                f"{readable(name)}: a class by {LABEL_PATTERN}, though it is called like a split; "
+                f"{readable(name)}: a class by {LABEL_PATTERN}, though it looks like a split; "
                 f"{remedy}"
             )
             continue
         yield Assumption(
-            f"split: none; the images of {readable(name)}, which is called like a split, are packed "
+            f"split: none; the images of {readable(name)}, which looks like a split, are packed "
             f"with the others; {remedy}; to pack them alone",
             f"--split {quote_for_shell(name)}",
         )
@@ -364,10 +364,10 @@ def _assume_no_labels(
     if folders:
         # A split with several folders has labels, see `_is_unlabelled`.
         folder = folders[0]
-        reason = "is no class of the others"
+        reason = "is not a class of the others"
         option = "--classes-from FILE"
         if is_called_images(folder):
-            reason = "is called like one of images, not like a class"
+            reason = "looks like a folder of images, not like a class"
             option = ""
         text = (
             f"labels: none, for the only folder of the split {readable(split)}, "

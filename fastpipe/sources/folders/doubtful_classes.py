@@ -31,7 +31,7 @@ def parts_as_classes(folders: Sequence[str], inside: Sequence[str] = ()) -> Assu
     `inside` are the folders in them, of a tar.
     """
     text = (
-        f"classes: the folders {first_paths(folders)}, though they are called like parts of "
+        f"classes: the folders {first_paths(folders)}, though they look like parts of "
         "one dataset"
     )
     if inside:
@@ -52,7 +52,7 @@ def parts_error(
     first = readable(parts[0])
     shown_parts = first_paths(parts)
     return PackError(
-        f"{readable(str(root))} has the folders {shown_parts}, which are called like parts of "
+        f"{readable(str(root))} has the folders {shown_parts}, which look like parts of "
         f"one dataset, and class folders in them ({first_paths(classes)}). --split {first} "
         f"packs {first}, with the classes of all parts. {_BY_SECOND_FOLDER} packs all of "
         f"them, with these classes. {AS_CLASSES} takes {shown_parts} as the classes"
@@ -62,7 +62,7 @@ def parts_error(
 def split_as_class(folders: Sequence[str]) -> Assumption:
     """The assumption that folders are classes, though they are called like splits."""
     return Assumption(
-        f"{first_paths(folders)}: a class, though it is called like a split",
+        f"{first_paths(folders)}: a class, though it looks like a split",
         f"--split {folders[0]}",
     )
 

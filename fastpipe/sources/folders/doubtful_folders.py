@@ -151,8 +151,8 @@ def _masks_in_classes(
             f", or pack one folder alone: fastpipe pack {folder} DST --split {split}"
         )
     yield Assumption(
-        f"the folders {first_paths(masks)} in the class folders are called like masks, and their "
-        f"pictures are packed as those of the classes. To leave them out, {remedy}"
+        f"the folders {first_paths(masks)} in the class folders look like folders of masks, and "
+        f"their images are packed as those of the classes. To leave them out, {remedy}"
     )
 
 

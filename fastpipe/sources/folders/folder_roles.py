@@ -102,7 +102,7 @@ def refuse_roles(root: SourcePath, folders: Sequence[str]) -> None:
     if masks:
         raise PackError(
             f"{readable(str(root))}: the folders {readable(images[0])} and {readable(masks[0])} "
-            "are called like images and what belongs to them, so they are no classes. List each "
+            "look like folders of images and of their masks or targets, not like classes. List each "
             "image with its mask, or second image, in a CSV file (--field mask=COLUMN:mask, or "
             "--field target=COLUMN:image); or move masks to a folder masks beside a folder images "
             "(--format masks); or write the samples with fastpipe.Writer. "
@@ -134,7 +134,7 @@ def refuse_split_parts(
             )
         raise PackError(
             f"{readable(str(root))} has the folders {first_paths(by_split.values())}, "
-            f"which are called like splits, so they are no classes. {by_table or 'Pass'} one of "
+            f"which look like splits, not like classes. {by_table or 'Pass'} one of "
             "them: "
             f"{readable(str(folder))}; or, if a class is to have the same number in all of them, "
             f"{readable(str(root))} with --split {split}. {AS_CLASSES} takes the folders as classes"

@@ -82,8 +82,8 @@ def describe_pairs(sources: Sequence[Source], classes: Sequence[str]) -> str:
     if not are_sides and _only_count(first_names):
         return ""
     return (
-        f"classes: the folders {first_paths(classes)} are packed as classes, but their pictures have "
-        "the same names in each. If pictures of one name belong together, list each image with the "
+        f"classes: the folders {first_paths(classes)} are packed as classes, but their images have "
+        "the same names in each. If images of one name belong together, list each image with the "
         "others in a CSV file, a column for each folder, and pack that with --field "
         "target=COLUMN:image or --field mask=COLUMN:mask"
     )

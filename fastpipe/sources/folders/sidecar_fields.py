@@ -66,8 +66,8 @@ def take_sidecars(
             if _files_beside(paths, f".{ending}"):
                 column.check_kind([ending])
             raise PackError(
-                f"{column}: no image in {readable(str(root))} has a file beside it that is called like "
-                f"it and ends in .{field.column}; expected, for an image a.jpg, a.{field.column}"
+                f"{column}: no image in {readable(str(root))} has a file of the same name with the "
+                f"ending .{field.column} beside it; expected, for an image a.jpg, a.{field.column}"
             )
         fields.append(field)
         paths_by_field.append(files)

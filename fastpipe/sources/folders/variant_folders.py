@@ -42,14 +42,14 @@ def check_variants(root: SourcePath, folders: Sequence[str]) -> str:
     source = root / folders[0]
     if all(_COUNTED.fullmatch(name) for name in names):
         return (
-            ". The pictures have the same names in each: if they are variants of the same pictures, "
+            ". The images have the same names in each: if they are variants of the same images, "
             f"pass one of the folders, such as {readable(str(source))}"
         )
     classes = names_in(source).folders
     raise PackError(
         f"{readable(str(root))} has the folders {first_paths(folders)}, which hold the same "
-        f"folders ({first_paths(classes)}) and pictures of the same names, so they may be variants "
-        f"of the same pictures. Pack one of them, such as: fastpipe pack "
+        f"folders ({first_paths(classes)}) and images of the same names, so they may be variants "
+        f"of the same images. Pack one of them, such as: fastpipe pack "
         f"{quote_for_shell(str(source))} DST. {AS_CLASSES} takes {first_paths(folders)} as the "
         "classes"
     )

@@ -162,7 +162,7 @@ def convert(
     name = image_format(data)
     if options.level > 0 and name != "TIFF":
         raise ImageError(
-            f"a {name} has its picture in one size, and --level {options.level} was passed; pack "
+            f"a {name} has its image in one size, and --level {options.level} was passed; pack "
             "pyramids apart from other images"
         )
     if name == "TIFF" and may_be_tiled:

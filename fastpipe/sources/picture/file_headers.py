@@ -180,7 +180,7 @@ def check_tiff(image: Any, data: bytes) -> TiffSamples:
     # this was packed.
     if tags.get(_SUBFILE_TYPE, 0) & _THUMBNAIL or _DNG_VERSION in tags:
         raise ImageError(
-            "the first picture in this TIFF is a thumbnail (camera raw?); save it as PNG or JPEG"
+            "the first image in this TIFF is a thumbnail (camera raw?); save it as PNG or JPEG"
         )
     sample_formats = set(tags.get(_SAMPLE_FORMAT, (_UNSIGNED,)))
     if not sample_formats <= {_UNSIGNED, _UNDEFINED}:
@@ -204,7 +204,7 @@ def check_tiff(image: Any, data: bytes) -> TiffSamples:
         tile_pixels = tags[_TILE_WIDTH] * tags[_TILE_HEIGHT]
         if tile_pixels > 4 * width * height + _SMALL_TILE_PIXELS:
             raise ImageError(
-                f"damaged TIFF: tiles of {tags[_TILE_WIDTH]}x{tags[_TILE_HEIGHT]} for a picture of "
+                f"damaged TIFF: tiles of {tags[_TILE_WIDTH]}x{tags[_TILE_HEIGHT]} for an image of "
                 f"{width}x{height}"
             )
     tile_bytes = tags.get(_TILE_BYTES, ())

@@ -146,7 +146,7 @@ def import_opencv() -> Any:
         import cv2
     except ImportError as missing:
         raise PackError(
-            "OpenCV makes this picture smaller or converts it, and cannot be imported "
+            "OpenCV makes this image smaller or converts it, and cannot be imported "
             f"({missing}); install it: pip install opencv-python-headless. It has no wheel for the "
             f"free-threaded Python; see {name_page('install')}"
         ) from missing

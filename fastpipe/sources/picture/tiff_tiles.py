@@ -286,4 +286,4 @@ def _segments(jpeg: bytes) -> Iterator[tuple[int, int, int]]:
         end = position + 2 + length
         yield marker, position, end
         position = end
-    raise ImageError("it ends before its picture data")
+    raise ImageError("truncated: the image data are missing")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from fastpipe.errors import format_count
 from fastpipe.sources.scan import reading
 from fastpipe.sources.scan.cache import load_scan, save_scan
 from fastpipe.sources.scan.index import WITH_ALPHA, UnpackedIndex
@@ -48,11 +49,12 @@ def open_unpacked(
     alpha_count = int((index.records["channels"] == WITH_ALPHA).sum())
     if alpha_count:
         _LOG.warning(
-            "%s: %d images have alpha, which a loader of RGB drops: hidden colours show. "
-            'fastpipe.open(DATA, background="white") puts them on white; channels="rgba" keeps '
-            "alpha",
+            "%s: %s %s alpha, which a loader of RGB drops, so the colours under transparent pixels "
+            'become visible. fastpipe.open(DATA, background="white") puts the images on white; '
+            'channels="rgba" keeps alpha',
             path,
-            alpha_count,
+            format_count(alpha_count, "image"),
+            "has" if alpha_count == 1 else "have",
         )
     return index
 

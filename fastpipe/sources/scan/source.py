@@ -167,8 +167,7 @@ def _find_in_folder(path: Path, split: str | None) -> UnpackedSource:
         )
     if not any(names):
         raise DatasetError(
-            f"{path} is not a packed dataset, and it is empty; expected a folder that `fastpipe "
-            "pack` wrote, or one folder of images for each class, images without classes, or tars"
+            f"{path} is empty. Pass a packed dataset, or a folder with images or tars"
         )
     # Only a source that may have splits needs the rules of packing already here.
     root = path

@@ -186,7 +186,7 @@ def _tell_masks(
         name = "labels" if column == "label" else field_name(column.lower(), names)
         names.add(name)
         picks += f" --field {quote_for_shell(f'{name}={column}:mask')}"
-    return f"By their pictures, {describe_columns(masks)} has masks: pass {picks}"
+    return f"By its images, {describe_columns(masks)} has masks: pass {picks}"
 
 
 def choose_json_columns(

@@ -61,7 +61,7 @@ class _Vector(NamedTuple):
 #   of lists also _EMPTY, _BOX_LIST, _NAME_LIST and _POINT_LIST.
 _EMPTY = "empty list"
 _BOX_LIST = "list of lists of four numbers"
-_NAME_LIST = "list of names of pictures"
+_NAME_LIST = "list of names of images"
 _POINT_LIST = "list of points, each of two or three numbers"
 _RUNS = "run lengths of a mask"
 # Types that matter only to labels -> the types that fields know.

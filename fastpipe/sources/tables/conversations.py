@@ -31,7 +31,7 @@ def describe_miscount(values: dict[str, Any], lists: list[str]) -> str | None:
         # Without any places, the pictures may be meant to come first.
         if place_count and place_count != count:
             return (
-                f"field {name}: expected {_PLACE} as often as it has pictures, {count}; got it "
+                f"field {name}: expected {_PLACE} as often as it has images, {count}; got it "
                 f"{place_count} times"
             )
     return None

@@ -30,7 +30,7 @@ from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.listed_images import find_columns_of_pictures
 from fastpipe.sources.tables.rows import Row, row_name
-from fastpipe.sources.tables.table_text import SPACES, TextForm
+from fastpipe.sources.tables.table_text import SPACES, TextForm, describe_columns
 from fastpipe.sources.tables.text_rows import csv_rows
 
 # Longer lists are read by their first bytes alone.
@@ -173,10 +173,7 @@ def _list_of_ids(
     if class_index:
         columns = (*columns[:class_index], "label", *columns[class_index + 1 :])
     form = form._replace(columns=columns, has_ids=True)
-    text = (
-        f"{path.name}: it has no header row, and its columns are taken as "
-        f"{', '.join(columns)}"
-    )
+    text = describe_columns(path, columns)
     assumed = [Assumption(text)]
     if columns[-1] == "column_2" and not class_index:
         text = "labels: none, for the number behind each name is that of the image"

@@ -237,7 +237,7 @@ def _assume_confidence(
                 count += 1
         text = (
             f"rows: {count:,} have 0 in column {column!r}; in Open Images this means that the class is "
-            "not in the picture. To leave them out, remove these rows from the table"
+            "not in the image. To leave them out, remove these rows from the table"
         )
         return [Assumption(text)] if count else []
     return []

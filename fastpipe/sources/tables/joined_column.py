@@ -48,7 +48,7 @@ def split_joined(read_rows: Callable[[], Iterator[Row]], column: str) -> Iterato
             parts = _split(str(row.values[column]))
             if not parts:
                 problem = (
-                    f"column {column}: expected a picture and a class, such as a.jpg_1, got "
+                    f"column {column}: expected an image and a class, such as a.jpg_1, got "
                     f"{row.values[column]!r:.60}"
                 )
                 yield Row(row.where, problem=problem)
@@ -63,7 +63,7 @@ def assume_split(column: str) -> Assumption:
     """The assumption that a column is two."""
     picture_column, class_column = _new_columns(column)
     text = (
-        f"column {column!r} has a picture and a class in one text, as a.jpg_1, and is read as two: "
+        f"column {column!r} has an image and a class in one text, as a.jpg_1, and is read as two: "
         f"{picture_column!r} and {class_column!r}"
     )
     return Assumption(text)

@@ -298,7 +298,7 @@ class _RowLister:
         if not missing or len(missing) == len(self.sources):
             return  # no row names a picture; or nothing can be packed, which is an error later on
         raise PackError(
-            f"{readable(table)}: none of the pictures that its rows name exists in "
+            f"{readable(table)}: none of the images that its rows name exists in "
             f"{readable(self._root)}; the first: {missing[0]}"
         )
 

@@ -135,7 +135,7 @@ def list_manifest(
     if not images and not lists and not is_metadata and options.image_column is None:
         images = columns_of_pictures(manifest)
         for column in images:
-            text = f"images: column {column!r} has names of pictures"
+            text = f"images: column {column!r} has names of images"
             assumed.append(Assumption(text, f"--image-column {column}"))
     columns = choose_manifest_columns(
         manifest, column_names, images, has_picture_lists=bool(lists)
@@ -343,8 +343,7 @@ def _find_split_of_paths(
                 f"{manifest.table} has no such split: {other_values}", option="split"
             )
         raise PackError(
-            f"single files have no such option, and {manifest.table} is one without a column of "
-            "splits; leave it out",
+            f"{manifest.table} has no column of splits; leave it out",
             option="split",
         )
     return split

@@ -40,7 +40,7 @@ def find_picture_columns(manifest: Manifest) -> list[str]:
             continue
         if column == options.image_column:
             raise PackError(
-                f"--image-column {column}: its values are lists of pictures; expected the path of one "
+                f"--image-column {column}: its values are lists of images; expected the path of one "
                 f"image in each row of {manifest.table}. Leave it out, or store the lists with "
                 f"--field images={column}:images"
             )
@@ -81,14 +81,14 @@ def settle_picture_lists(
     names = [field.name for field in fields if field.kind == "images"]
     if not names:
         raise PackError(
-            f"{manifest.table}: expected a column with images; it has lists of pictures, which no "
+            f"{manifest.table}: expected a column with images; it has lists of images, which no "
             f"--field stores. Add --field images={list_columns[0]}:images"
         )
     if manifest.options.fields is not None:
         return columns, []
     listed = " and ".join(repr(column) for column in list_columns)
     text = (
-        f"images: column {listed} has the pictures of each sample, none to many, so samples have a "
+        f"images: column {listed} has the images of each sample, none to many, so samples have a "
         f"field {names[0]!r} and no image of their own: load them with fields={names}"
     )
     return columns, [Assumption(text)]

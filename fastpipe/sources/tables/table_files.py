@@ -53,7 +53,7 @@ def assume_forms_skipped(tables: Sequence[str]) -> list[Assumption]:
     # If there is nothing else, a form is read as a table.
     if not forms or len(forms) == len(tables):
         return []
-    text = f"tables: {first_paths(forms)} is not read, for it is called like results or a form for them"
+    text = f"tables: {first_paths(forms)} is not read, because its name is that of results or of a form for them"
     return [Assumption(text)]
 
 

@@ -205,7 +205,7 @@ def _form_without_header(
         if path_index == 0 and _have_several_labels(rows):
             text = (
                 f"{path.name}: it has no header row and several texts behind some paths; its columns "
-                "are taken as path, tags"
+                "are read as path, tags"
             )
             option = "--field tags=tags:classes --separator ' '"
             assumed = (Assumption(text, option),)
@@ -216,9 +216,17 @@ def _form_without_header(
             path_index = 0
 
     columns = _name_columns(path, cells, path_index)
-    names = ", ".join(columns)
-    text = f"{path.name}: it has no header row, and its columns are taken as {names}"
+    text = describe_columns(path, columns)
     return TextForm(separator, columns, assumed=(Assumption(text),))
+
+
+def describe_columns(path: SourcePath, columns: Sequence[str]) -> str:
+    """Says how the columns of a table without a header row are read."""
+    if len(columns) == 1:
+        reading = f"its only column is read as the {columns[0]}"
+    else:
+        reading = f"its columns are read as {', '.join(columns)}"
+    return f"{path.name}: it has no header row, and {reading}"
 
 
 def _have_several_labels(rows: Sequence[str]) -> bool:

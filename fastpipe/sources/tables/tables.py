@@ -151,7 +151,7 @@ def list_tables(root: SourcePath, options: SourceOptions) -> Listing:
         assumed += _assumed_of_fields(columns, scan.class_columns)
     for source_field in scan.mask_columns:
         column = source_field.column
-        text = f"column {column!r} of masks is stored as pictures, which are scaled as photos are"
+        text = f"column {column!r} of masks is stored as images, which are interpolated when they are resized"
         option = f"--field {quote_for_shell(f'{source_field.name}={column}:mask')}"
         assumed.append(Assumption(text, option))
     assumed += _assume_names_beside(paths.folder, columns, options)
@@ -217,8 +217,8 @@ def _reject_shares(columns: ColumnChoice, table: str) -> None:
         if source_field.are_shares:
             column = source_field.column
             raise PackError(
-                f"{table}: the boxes in column {column!r} have no number above 1, as shares of the "
-                "image's size have; expected pixels, for the images lie in the table. Write pixels "
+                f"{table}: the boxes in column {column!r} have no number above 1, so they look like "
+                "normalised coordinates (0 to 1); expected pixels, for the images lie in the table. Write pixels "
                 f"into the column, or store it as it is: --field {source_field.name}={column}:json"
             )
 
@@ -230,7 +230,7 @@ def _assumed_of_fields(
     for source_field in columns.fields:
         column = source_field.column
         if source_field.kind == "image":
-            text = f"column {column!r} of images is stored as pictures, not as masks"
+            text = f"column {column!r} is stored as images, not as masks"
             yield Assumption(text, f"--field mask={column}:mask")
         # Without a label, `find_column_assumptions` names a column that is called like one.
         is_named = columns.label is None and is_label_name(column)

@@ -62,7 +62,7 @@ def check_numbered_labels(
             f".{LABEL_EXTENSION}, so they are probably samples of their own, and their labels "
             f"would be lost. Write the tar with names without dots, such as "
             f"{_without_dots(name)} for {name}, and the same for its .{LABEL_EXTENSION}. If they "
-            f"are lists of pictures without labels, pack them with {_options_of(lists)}"
+            f"are lists of images without labels, pack them with {_options_of(lists)}"
         )
     doubt = ""
     wanted = fields

@@ -196,7 +196,7 @@ def _assume_no_roles(folders: Sequence[str]) -> list[Assumption]:
         return []
     text = (
         f"classes: the folders {first_paths(folders)}, though {readable(images[0])} and "
-        f"{readable(targets[0])} are called like images and what belongs to them; {_UNPACK}"
+        f"{readable(targets[0])} look like folders of images and of their masks or targets; {_UNPACK}"
     )
     return [Assumption(text)]
 

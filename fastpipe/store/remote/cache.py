@@ -277,7 +277,7 @@ class Cache:
         See Note [size of a write].
 
         Raises:
-            OSError: the disk refuses.
+            OSError: writing fails.
         """
         view = memoryview(data)
         file = self._file_of(shard)

@@ -466,9 +466,7 @@ class Fetcher:
                     cache.sync()
             except OSError as problem:
                 reason = problem.strerror or problem
-                _LOG.warning(
-                    "the cache in %s: the disk does not write: %s", cache.root, reason
-                )
+                _LOG.warning("cannot write to the cache in %s: %s", cache.root, reason)
 
 
 def _is_writer(thread: threading.Thread) -> bool:

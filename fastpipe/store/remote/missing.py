@@ -17,7 +17,7 @@ from fastpipe.store.remote.options import BUCKETS, RemoteOptions
 from fastpipe.store.remote.requests import request_thread
 
 _NAMES_OF_TARS = re.compile(r"[{}*]|\.tar(\.gz)?$")
-_CHECK_URL = "Check the URL: it is that of the folder which `fastpipe pack` wrote"
+_CHECK_URL = "Check the URL: it must be that of the folder of a packed dataset"
 # A message does not wait longer for a list that would make it better.
 _MAX_LIST_S = 5.0
 _NAMES_PER_PAGE = 1000
@@ -29,8 +29,8 @@ def describe_missing(url: Url, options: RemoteOptions, objects: Objects) -> str:
     text = f"{url} holds no packed dataset: expected {DATASET_FILE} there, got HTTP 404"
     if _NAMES_OF_TARS.search(url):
         return (
-            f"{text}. A URL names the folder of a packed dataset, with no tars and no braces: pass "
-            "the folder that `fastpipe pack` wrote"
+            f"{text}. Pass the URL of the folder of a packed dataset, without names of tars and without "
+            "braces"
         )
     if _has_first_shard(objects):
         return (
@@ -69,7 +69,7 @@ def _describe_bucket(url: Url, options: RemoteOptions) -> str:
     # A whole bucket has nothing beside it.
     packed = f"{url}-packed" if folder else "DST"
     return (
-        f". {_CHECK_URL}. {DATASET_FILE} has to be uploaded last. Photos have to be packed first: "
+        f". {_CHECK_URL}. {DATASET_FILE} has to be uploaded last. Images have to be packed first: "
         f"fastpipe pack {url} {packed}"
     )
 

@@ -331,7 +331,7 @@ class Objects:
                 )
             return None
 
-        return self._for_each(head, names, "looked at", _STATS_AT_A_TIME)
+        return self._for_each(head, names, "read", _STATS_AT_A_TIME)
 
     def listed(self, folder: str) -> Iterator[tuple[str, FileState]]:
         """The files below a folder, by name.

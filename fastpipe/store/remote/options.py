@@ -96,7 +96,7 @@ def _check_url(url: Url, scheme: str, data: str) -> None:
         )
     if "?" in path or "#" in path:
         raise ConfigError(
-            f"data: {data!r} has a query or a fragment, but names of files are put behind a URL; "
+            f"data: {data!r} has a query or a fragment, but names of files are appended to the URL; "
             "pass the URL of the folder, and credentials by storage_options="
         )
 

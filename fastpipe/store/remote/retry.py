@@ -104,7 +104,7 @@ REMEDIES = {
     ),
 }
 # Follows the advice for somebody who packs.
-AGAIN = "Finished shards are kept; run the same command again: it continues there"
+AGAIN = "Run the same command again: it continues where it stopped"
 _KIND_OF_STATUS = {
     401: "denied",
     403: "denied",

@@ -89,8 +89,8 @@ def bench(
             )
             if len(index) < _FEW_BATCHES * batch_size:
                 out.print(
-                    f"an epoch has fewer than {_FEW_BATCHES} batches. Here fastpipe begins an epoch "
-                    "after the other, and DataLoader gets one epoch without an end. So with few "
+                    f"an epoch has fewer than {_FEW_BATCHES} batches. Here fastpipe runs one epoch "
+                    "after another, while DataLoader gets one endless epoch. So with few "
                     "batches fastpipe looks slower than it is in training"
                 )
 

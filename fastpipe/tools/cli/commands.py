@@ -26,7 +26,7 @@ from fastpipe.tools.cli.help import Commands, PlainCommand
 
 app = typer.Typer(
     cls=Commands,
-    help="An input pipeline for training image models with PyTorch: pack photos once, load them "
+    help="An input pipeline for training image models with PyTorch: pack images once, load them "
     "fast.",
     epilog="fastpipe COMMAND --help shows the options of a command, and examples.",
     no_args_is_help=True,

@@ -33,8 +33,7 @@ def doctor(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="A folder that `fastpipe pack` wrote, or its URL, or photos or tars that are not "
-            "packed.",
+            help="A packed dataset (folder or URL), or images or tars that are not packed.",
         ),
     ] = None,
     train_script: Annotated[

@@ -39,22 +39,22 @@ def add(
         str,
         typer.Argument(
             metavar="SRC",
-            help="A source, as of `fastpipe pack`. Images that DST has are not packed again.",
+            help="A source, as for `fastpipe pack`. Images that DST has are not packed again.",
         ),
     ],
     dst: options.GrowingData,
     by: Annotated[
         By,
         typer.Option(
-            help="A source is known by its path in SRC; with content also by its picture, so that "
-            "renamed copies are left out.",
+            help="A file counts as known if its path in SRC is that of a sample; with content also if "
+            "its image is, so that renamed copies are left out.",
             rich_help_panel=options.SOURCE,
         ),
     ] = By.PATH,
     changed: Annotated[
         Changed,
         typer.Option(
-            help="If a source has changed since it was packed: stop with an error, replace its "
+            help="If a known file has changed since it was packed: stop with an error, replace its "
             "sample, or skip it.",
             rich_help_panel=options.SOURCE,
         ),
@@ -157,8 +157,8 @@ def remove(
     """Remove samples from a packed dataset.
 
     At least one of --keys, --class and --where is required. With several, a sample is removed if
-    all of them select it. The index and the columns of the next version do not have it; the shards
-    stay. `fastpipe pack DST NEW` frees its space.
+    it matches all. It is gone from the next version; its bytes stay in the shards until
+    `fastpipe pack DST NEW`.
     """
     with exit_codes():
         key_lines = None if keys is None else _read_lines(keys)

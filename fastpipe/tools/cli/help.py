@@ -7,11 +7,14 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from fastpipe.errors import nearest_name
+from fastpipe.errors import did_you_mean, nearest_name
 from fastpipe.tools.cli.console import option_names
 
 # typer puts a default that is text of ours into brackets: [default: (the only one)].
 _DEFAULT_IN_WORDS = re.compile(r"\[default: \((.*)\)\]$", re.DOTALL)
+# The message of click or typer about a value that is none of an option's words. Newer versions of
+# typer put pydantic's words before it.
+_NOT_ONE_OF = re.compile(r"(?:Value error, )?'(.*)' is not one of ('.*')\.", re.DOTALL)
 
 # Names that users try -> the command that does it.
 _OTHER_NAMES = {
@@ -33,6 +36,16 @@ _SAME_OPTIONS = {
     "--image-size": "--max-size",
     "--max-resolution": "--max-size",
 }
+
+
+def _with_similar_word(message: str) -> str:
+    """A message of click or typer; if a value is none of an option's words, with the similar one."""
+    match = _NOT_ONE_OF.fullmatch(message)
+    if match is None:
+        return message
+    value, shown_words = match.groups()
+    words = shown_words.strip("'").split("', '")
+    return f"{value!r} is not one of {shown_words}{did_you_mean(value, words)}"
 
 
 class Commands(TyperGroup):
@@ -79,6 +92,8 @@ class PlainCommand(TyperCommand):
                 hint = "" if meant is None else f"; did you mean {meant}?"
                 error.possibilities = None
                 error.message = f"No such option: {error.option_name}{hint}"  # type: ignore[attr-defined]
+            elif hasattr(error, "message"):
+                error.message = _with_similar_word(str(error.message))
             raise
 
     def _meant_option(self, ctx: Any, typed: str) -> str | None:

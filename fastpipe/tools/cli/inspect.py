@@ -109,7 +109,7 @@ def inspect(
             )
         if against is not None and not duplicates:
             raise ConfigError(
-                "--against needs --duplicates: it is the dataset that may have the same pictures"
+                "--against needs --duplicates: it is the dataset that may have the same images"
             )
         if batch_size is None:
             batch_size = _BATCH_SIZE
@@ -174,7 +174,7 @@ def inspect(
         if not inspection.images and not no_sheet:
             out.print(
                 "no contact sheet was drawn: no sample has an image of its own. `fastpipe preview` "
-                "draws lists of pictures"
+                "draws lists of images"
             )
         if picture is not None:
             line = f"{format_count(num_drawn, 'image')} drawn to {picture}"

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 _BAR_WIDTH = 30
 _MAX_CLASSES = 20
 _MAX_GROUPS = 20
+_SHUFFLE_COLUMNS = (
+    "class mix: 1 as in a random order; above 1: batches hold too few classes; 0: all hold the same\n"
+    "neighbours kept: samples whose next one in the shard is in the same batch\n"
+    "displacement: mean distance between the places of a sample in the shards and in the epoch, as a "
+    "part of the dataset; 0.333 in a random order"
+)
 
 
 def inspection_tables(inspection: Inspection, *, ascii_only: bool) -> RenderableType:
@@ -178,7 +184,7 @@ def shuffle_table(report: ShuffleReport) -> RenderableType:
             f"{score.neighbours:.3%}",
             f"{score.displacement:.3f}",
         )
-    return table
+    return Group(table, Text(_SHUFFLE_COLUMNS))
 
 
 def duplicates_table(duplicates: Duplicates) -> RenderableType:

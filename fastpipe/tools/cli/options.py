@@ -37,22 +37,22 @@ Data = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...); or images "
-        "that are not packed: a folder of photos, tars, a pattern.",
+        help="A packed dataset: its folder, or its URL (s3://, https://, ...); or images that are "
+        "not packed: a folder, tars, a pattern.",
     ),
 ]
 PackedData = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...).",
+        help="A packed dataset: its folder, or its URL (s3://, https://, ...).",
     ),
 ]
 GrowingData = Annotated[
     str,
     typer.Argument(
         metavar="DST",
-        help="A folder that `fastpipe pack` wrote, or its URL (s3://, gs://, az://).",
+        help="A packed dataset: its folder, or its URL (s3://, gs://, az://).",
     ),
 ]
 

@@ -125,8 +125,8 @@ def pack(
         typer.Option(
             metavar="COLOR",
             help="Put transparent images on this colour, such as white or #ffffff. Else they keep "
-            "their alpha, and the summary counts them; a loader of RGB drops alpha, so hidden "
-            "colours show.",
+            "their alpha, and the summary counts them; a loader of RGB drops alpha, so the colours "
+            "under transparent pixels become visible.",
             rich_help_panel=options.IMAGES,
         ),
     ] = None,
@@ -150,8 +150,8 @@ def pack(
         int,
         typer.Option(
             metavar="N",
-            help="Of pyramids, TIFFs that have their picture in several sizes, such as slides of "
-            "microscopes: 0 packs the largest one, 1 the next, and so on.",
+            help="Which size of a multi-resolution TIFF (slides of microscopes) is packed: 0 is the "
+            "largest, 1 the next, and so on.",
             rich_help_panel=options.IMAGES,
         ),
     ] = 0,

@@ -241,7 +241,7 @@ def _describe_field(name: str, kind: str) -> str:
     """A field and its kind, and why a column called `id` has become the field `id_`."""
     column = name.removesuffix("_")
     if column != name and column in RESERVED:
-        return f"{name} ({kind}; the name {column!r} means something else in a loader)"
+        return f"{name} ({kind}; column {column!r}, whose name is reserved)"
     return f"{name} ({kind})"
 
 
@@ -354,7 +354,7 @@ def grown_table(grown: Grown, dst: str, *, action: str) -> RenderableType:
         table.add_row("known", f"{files}, by path, size and label")
     if grown.copies:
         files = format_count(grown.copies, "file")
-        table.add_row("copies", f"{files} with a picture of the dataset")
+        table.add_row("copies", f"{files} with an image of the dataset")
     if grown.skipped:
         files = format_count(grown.skipped, "file")
         table.add_row("skipped", f"{files} that changed since packing")

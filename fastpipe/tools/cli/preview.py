@@ -40,7 +40,7 @@ def preview(
         Path, typer.Option("--out", metavar="PNG", help="The file of the sheet.")
     ] = Path("preview.png"),
     overwrite: options.Overwrite = False,
-    rows: Annotated[int, typer.Option(metavar="N", help="The number of photos.")] = 6,
+    rows: Annotated[int, typer.Option(metavar="N", help="The number of images.")] = 6,
     size: Annotated[
         int,
         typer.Option(
@@ -50,7 +50,7 @@ def preview(
     seed: Annotated[
         int,
         typer.Option(
-            metavar="N", help="The loader's seed, which also selects the photos."
+            metavar="N", help="The loader's seed, which also selects the images."
         ),
     ] = 0,
     shown_fields: Annotated[
@@ -64,10 +64,10 @@ def preview(
         ),
     ] = None,
 ) -> None:
-    """Draw photos as the model sees them, cropped and augmented.
+    """Draw images as the model sees them, cropped and augmented.
 
-    Each row shows a photo with its crops (yellow: the crop of epoch 0), and its augmented images in
-    epochs 0 to 7. Fields are drawn on the photo and on the crops. fastpipe.preview(loader) draws
+    Each row shows an image with its crops (yellow: the crop of epoch 0), and its augmented images
+    in epochs 0 to 7. Fields are drawn on the image and on the crops. fastpipe.preview(loader) draws
     the same for your own loader.
     """
     # These import torch, which takes seconds.
@@ -123,11 +123,11 @@ def preview(
 
         if "image" in loader_fields:
             out.print(
-                f"{format_count(num_photos, 'photo')} drawn to {out_file}, each with {VARIANTS} variants"
+                f"{format_count(num_photos, 'image')} drawn to {out_file}, each with {VARIANTS} variants"
             )
         else:
             out.print(
-                f"the pictures of {format_count(num_photos, 'sample')} drawn to {out_file}"
+                f"the images of {format_count(num_photos, 'sample')} drawn to {out_file}"
             )
         if hidden:
             print_problem(
@@ -176,7 +176,7 @@ def _parse_fields(dataset: Dataset, text: str) -> list[str]:
         showable = ",".join(visible(dataset, tuple(dataset.fields))) or "none"
         raise ConfigError(
             f"--fields: expected fields of {dataset.path} of the kinds {', '.join(VISIBLE)}, got "
-            f"{name!r}: {problem}. Pass {showable}"
+            f"{name!r}: {problem}. Pass --fields {showable}"
         )
     return names
 

@@ -32,7 +32,8 @@ def verify(
         bool,
         typer.Option(
             "--quick",
-            help="Hash the small files, check the index and the sizes of shards; read no shard.",
+            help="Check the hashes of dataset.json, index and columns, and the sizes of shards; read no "
+            "shard.",
         ),
     ] = False,
     repair: Annotated[
@@ -169,7 +170,8 @@ def _describe_check(report: Report) -> str:
         )
     if report.quick:
         return (
-            f"{text}: checked sizes, the index and the small files; no shard was read"
+            f"{text}: checked the hashes of dataset.json, index and columns, and the sizes of "
+            "shards; no shard was read"
         )
     if not report.bytes:
         return f"none of the {samples} in {shards} could be read"

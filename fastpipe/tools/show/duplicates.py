@@ -1,4 +1,4 @@
-"""One dataset or two -> the pictures that they have several times."""
+"""One dataset or two -> the images that they have several times."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from fastpipe.dataset.opening import as_dataset
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Pictures that are there several times.
+    """Images that are there several times.
 
     Attributes:
-        groups: of each such picture the numbers of its samples, ascending; in the order of the
+        groups: of each such image the numbers of its samples, ascending; in the order of the
             first ones.
-        others: of each group the numbers of the same picture's samples in the other dataset; empty
+        others: of each group the numbers of the same image's samples in the other dataset; empty
             if there is none.
         data, other: the datasets.
     """
@@ -64,25 +64,26 @@ def duplicates(
     data: str | os.PathLike[str] | Dataset,
     other: str | os.PathLike[str] | Dataset | None = None,
 ) -> Duplicates:
-    """Finds pictures that a dataset has several times, or that another dataset has, too.
+    """Finds images that a dataset has several times, or that another dataset has, too.
 
-    The other dataset may be a validation set. No picture is read: the index has hashes. Two samples
-    of one packed dataset are the same picture if their stored bytes have the same XXH3-64. In two
+    The other dataset may be a validation set. No image is read: the index has hashes. Two samples
+    of one packed dataset are the same image if their stored bytes have the same XXH3-64. In two
     datasets, or where nothing is packed, their source files have to have the same size, and the
-    same bytes at the start, in the middle and at the end. A picture
+    same bytes at the start, in the middle and at the end. An image
     that was saved again, or is larger or smaller, is another one. Takes about 32 bytes of memory a
     sample.
 
     Args:
-        data: of `fastpipe.open`, or what that takes. Numbers of samples are those in it.
-        other: a second dataset: then a picture counts that both have.
+        data: a dataset, as returned by `fastpipe.open`, or what that takes. Numbers of samples are
+            those in it.
+        other: a second dataset: then an image counts that both have.
 
     Raises:
         DatasetError: there is no dataset, or it is damaged.
 
     Example:
         >>> found = fastpipe.duplicates("data/train", "data/val")
-        >>> len(found.groups)  # the same photos, in this example
+        >>> len(found.groups)  # the same images, in this example
         24
     """
     first = as_dataset(data)

@@ -188,7 +188,7 @@ def _describe_pictures(pictures: Sequence[torch.Tensor]) -> str:
     for picture in pictures:
         height, width = picture.shape[-2:]
         sizes.append(f"{width} x {height}")
-    text = format_count(len(pictures), "picture")
+    text = format_count(len(pictures), "image")
     if not sizes:
         return text
     return f"{text}: {first_names(sizes, _MAX_SIZES)}"

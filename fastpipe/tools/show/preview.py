@@ -1,4 +1,4 @@
-"""A loader -> a sheet of some photos, their crops, and the images that the model sees."""
+"""A loader -> a sheet of some images, their crops, and the images that the model sees."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def preview(
     rows: int = 6,
     overwrite: bool = False,
 ) -> Preview:
-    """Draws one row a photo: the photo, the crops on it, and each crop as the training loop gets
-    it.
+    """Draws one row for each image: the image, the crops on it, and each crop as the training loop
+    gets it.
 
-    Crops, mirroring and augmentation are those of the photos in epochs 0 to 7 of this loader, made
+    Crops, mirroring and augmentation are those of the images in epochs 0 to 7 of this loader, made
     on its device by its own code. Only the normalising by mean= and std= is undone, and alpha is
     drawn over a checkerboard. Yellow is the crop of epoch 0. With soft labels, a caption names the
     classes with the largest shares. The loader's own iteration does not change.
 
-    If the loader has fields, boxes with their labels, masks and points are drawn on the photo, and
+    If the loader has fields, boxes with their labels, masks and points are drawn on the image, and
     on each crop as the training loop gets them. Equal labels and ids have equal colours. Texts and
-    numbers stand below the row, cut to fit. A map and a list of pictures have a row of their own: the
-    map in colours from its least number to its greatest one, the first pictures of the list as the
+    numbers stand below the row, cut to fit. A map and a list of images have a row of their own: the
+    map in colours from its least number to its greatest one, the first images of the list as the
     training loop gets them.
 
     With several views, a row has each view of epoch 0 in place of the epochs. Yellow is the crop of
@@ -78,7 +78,7 @@ def preview(
     Args:
         loader: made by fastpipe.loader, with any augment= and fields=.
         out: the PNG.
-        rows: number of photos, from 1 to 100. The loader's seed selects them.
+        rows: number of images, from 1 to 100. The loader's seed selects them.
         overwrite: replace the file if it exists. A sheet that fastpipe drew earlier is replaced
             without it.
 
@@ -88,7 +88,7 @@ def preview(
 
     Raises:
         ConfigError: an argument is wrong, another file has the name of the PNG, or the augmentation returns no images.
-        SampleError: a photo cannot be decoded.
+        SampleError: an image cannot be decoded.
         DatasetError: a field cannot be read.
 
     Example:
@@ -115,13 +115,13 @@ def preview(
     recipe = loader.recipe
     if recipe.crop.is_per_part:
         raise ConfigError(
-            f"preview: it draws one crop of each photo, but a {type(recipe.crop).__name__} has many; "
-            "pass a loader with another crop="
+            f"preview: it cannot draw crop={type(recipe.crop).__name__}: it shows one crop of each image. "
+            "Pass a loader with another crop="
         )
     if recipe.crop.rows > 1:
         raise ConfigError(
-            f"preview: it draws one crop of each photo, but {type(recipe.crop).__name__} has "
-            f"{recipe.crop.rows}; pass a loader with another crop="
+            f"preview: it cannot draw crop={type(recipe.crop).__name__}: it shows one crop of each image, "
+            f"not {recipe.crop.rows}. Pass a loader with another crop="
         )
     has_images = loader.maker.with_images
     reader = loader.maker.fields
@@ -234,7 +234,7 @@ def preview(
         samples = format_count(len(ids), "sample")
         title = [
             f"{readable(path)}: {samples}, seed {recipe.seed}",
-            "The pictures of each list, as the model sees them in epoch 0.",
+            "The images of each list, as the model sees them in epoch 0.",
         ]
     sheet = contact_sheet(
         np.stack(cells),
@@ -333,10 +333,10 @@ def _title(
     if num_others:
         first_name = names[0]
         crops = f"its crops (yellow: {first_name}; white: the other {num_others})"
-    photo = "the photo"
+    photo = "the image"
     if has_fields:
         photo += " with its fields"
-    photos = format_count(num_photos, "photo")
+    photos = format_count(num_photos, "image")
     return [
         f"{readable(path)}: {photos}, seed {seed}",
         f"From left to right: {photo}; {crops}; and what the model sees.",

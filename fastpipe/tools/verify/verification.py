@@ -73,7 +73,8 @@ def verify(
 
     Args:
         path: the dataset's folder, or its URL: then shards are read there, past the cache.
-        quick: hash the small files, check shards by their sizes and the index; read no shard.
+        quick: check the hashes of dataset.json, index and columns, and the sizes of shards; read no
+            shard.
         workers: number of threads, or of tasks of Ray on this machine at a time; None: the CPUs
             granted to this process. On a cluster, Ray decides.
         executor: read the shards in "threads" of this process, or with "ray" in tasks of a Ray
@@ -85,8 +86,7 @@ def verify(
     Raises:
         DatasetError: there is no dataset, or it is unfinished.
         ConfigError: an argument is wrong, or Ray is not installed.
-        ClusterError: the cluster cannot be reached, or a task fails on its machines again and
-            again.
+        ClusterError: the cluster cannot be reached, or a task fails repeatedly.
     """
     in_tasks = on_ray(executor, address)
     if quick and in_tasks:

@@ -98,7 +98,7 @@ def test_a_killed_worker_costs_its_task_only(tasks_here: Cluster, tmp_path: Path
     assert sorted(done) == [(0, 0), (1, 1), (2, 2)]
     with pytest.raises(
         ClusterError,
-        match=r"task square 5 was lost again and again, .*: the worker died\. .*memory",
+        match=r"task square 5 failed repeatedly, .*: the worker died\. .*memory",
     ):
         list(run_tasks(died, [5], name=named))
 

@@ -29,10 +29,10 @@ def test_a_folder_without_images(tmp_path: Path) -> None:
     write(source / "calib/0.txt", "P0: 1 2 3\n")
     with pytest.raises(PackError) as caught:
         fastpipe.pack(source, tmp_path / "none")
-    assert "the folder objects has no image, but files that are called like the images" in str(
+    assert "the folder objects has no image, but files with the names of images" in str(
         caught.value
     )
-    assert "objects/0.txt: label files of KITTI. So it is no class" in str(caught.value)
+    assert "objects/0.txt: label files of KITTI. So it is not a class" in str(caught.value)
     assert "the same command with --format annotations packs them" in str(caught.value)
     summary = fastpipe.pack(source, tmp_path / "classes", format="imagefolder")
     assert any("classes: calib, objects without any image" in each.text for each in summary.assumed)
@@ -63,7 +63,7 @@ def test_files_beside_images(tmp_path: Path, ending: str, content: Any, kind: st
         # In class folders, an assumption on the only class comes first.
         assumed = fastpipe.pack(source, tmp_path / f"packed{len(folder)}").assumed[-1]
         assert assumed.text.startswith(
-            "files that are called like images, and are not read: 2, such as "
+            "files that have the names of images, and are not read: 2, such as "
         )
         assert f".{ending} ({kind}). To keep what they say: " in assumed.text
 

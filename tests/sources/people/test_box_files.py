@@ -154,7 +154,7 @@ def test_a_line_twice(tmp_path: Path) -> None:
     )
     boxes, labels = found["000.jpg"]
     assert (boxes.tolist(), labels.tolist()) == ([[10, 12, 30, 18], [0, 0, 40, 30]], [2, 0])
-    assert assumed == ["lines that stand twice in a label file: 1; each is taken once"]
+    assert assumed == ["lines that are listed twice in a label file: 1; each is taken once"]
 
 
 @becomes(
@@ -206,7 +206,7 @@ def test_pose(tmp_path: Path) -> None:
     assert PackedIndex(tmp_path / "packed").fields["keypoints"].flip_pairs == ((1, 2),)
     (source / "labels/001.txt").write_text("0 0.5 0.5 0.5 0.2\n")
     reasons = fastpipe.pack(source, tmp_path / "more").tally.rejected
-    assert "x, y, width, height and 3 points of 3 numbers as shares of the image" in reasons[0][1]
+    assert "x, y, width, height and 3 points of 3 numbers, normalised (0 to 1)" in reasons[0][1]
     (source / "data.yaml").write_text(yaml.replace("[0, 2, 1]", "[0, 2, 3]"))
     with pytest.raises(PackError, match="flip_idx: expected the numbers 0 to 2"):
         fastpipe.pack(source, tmp_path / "other")
@@ -449,13 +449,13 @@ def test_voc_from_0_by_option(tmp_path: Path) -> None:
     assert boxes == {"000.jpg": [("a", [3, 4, 20, 30])]}
     assert not summary.assumed
     yolo = write_yolo(tmp_path / "yolo", "0 0.5 0.5 0.5 0.2\n")
-    with pytest.raises(PackError, match=r"^first_pixel: yolo sources have no such option"):
+    with pytest.raises(PackError, match=r"^first_pixel: it has no effect on YOLO labels"):
         fastpipe.pack(yolo, tmp_path / "none", first_pixel=0)
 
 
 OTHER_PICTURE = (
-    "files that are called like one picture and name another one: {}; the picture that the file is "
-    "called like counts"
+    "files that have the name of one image, and name another image inside: {}; the name of the file "
+    "counts"
 )
 
 
@@ -491,7 +491,7 @@ def test_files_of_voc_for_one_picture(tmp_path: Path) -> None:
     assert boxes["001.jpg"][0].tolist() == [[0, 0, 5, 5]]
     assert boxes["001.jpg#2"][0].tolist() == [[0, 0, 5, 5]]
     assert assumed[1:] == [
-        "pictures that several annotations name: 1, such as 001.jpg; each annotation is a sample of "
+        "images that several annotations name: 1, such as 001.jpg; each annotation is a sample of "
         "its own"
     ]
 

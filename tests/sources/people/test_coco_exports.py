@@ -171,7 +171,8 @@ def test_boxes_of_another_form(tmp_path: Path) -> None:
     for note in what["annotations"]:
         note |= {"bbox": [0.1, 0.2, 0.5, 0.5]}
     with pytest.raises(
-        PackError, match=r"bbox of the first 3 annotations has no number over 1, .* expected pixels"
+        PackError,
+        match=r"bbox of the first 3 annotations has no number above 1, so they look like .* expected pixels",
     ):
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "other")
 

@@ -140,7 +140,7 @@ def test_shares_in_objects(tmp_path: Path, form: str) -> None:
     summary = fastpipe.pack(root, tmp_path / "packed", fields=["boxes=objects:boxes"])
     assert assumed(summary) == [
         IS_COCO,
-        "boxes (objects): shares of the image's width and height, for no number is above 1",
+        "boxes (objects): normalised coordinates (0 to 1), because no number is above 1",
     ]
     for boxes, labels in by_path(tmp_path / "packed", "boxes").values():
         assert boxes.tolist() == [pytest.approx([4, 3, 20, 15])]
@@ -153,7 +153,9 @@ def test_shares_in_objects(tmp_path: Path, form: str) -> None:
         assert boxes.tolist() == [pytest.approx([4, 3, 20, 15])]
 
     table = write_table(tmp_path / "a.parquet", jpegs(2), objects=[value] * 2)
-    with pytest.raises(PackError, match=r"no number above 1, as shares of the image's size"):
+    with pytest.raises(
+        PackError, match=r"no number above 1, so they look like normalised coordinates"
+    ):
         fastpipe.pack(table, tmp_path / "none", fields=["boxes=objects:boxes"])
     fastpipe.pack(table, tmp_path / "json", fields=["boxes=objects:json"])
 

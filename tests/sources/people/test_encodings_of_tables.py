@@ -83,7 +83,7 @@ def test_a_wrong_encoding(tmp_path: Path) -> None:
             ConfigError, match=r"^encoding: expected an encoding of text that Python knows"
         ):
             fastpipe.pack(tmp_path / "a.csv", tmp_path / "packed", encoding=name)
-    with pytest.raises(PackError, match=r"^encoding: imagefolder sources have no such option"):
+    with pytest.raises(PackError, match=r"^encoding: it has no effect on a folder of images"):
         fastpipe.pack(photos(tmp_path / "only", "x.jpg"), tmp_path / "other", encoding="utf-8")
 
 

@@ -32,7 +32,9 @@ def test_images_and_targets(tmp_path: Path, images: str, targets: str) -> None:
     photos(source / images, "a.png", "b.png")
     photos(source / targets, "a.png", "b.png")
     photos(source / "Rural", "c.png")
-    with pytest.raises(PackError, match="are called like images and what belongs to them"):
+    with pytest.raises(
+        PackError, match="look like folders of images and of their masks or targets"
+    ):
         fastpipe.pack(source, tmp_path / "packed")
     fastpipe.pack(source, tmp_path / "packed", format="imagefolder")
 
@@ -75,9 +77,7 @@ def test_splits_in_names(tmp_path: Path, train: str, test: str) -> None:
     source = tmp_path / "src"
     for name in (train, test, "devkit"):
         photos(source / name, "a.jpg")
-    with pytest.raises(
-        PackError, match=f"are called like splits.* Pass one of them: {source}/{train}"
-    ):
+    with pytest.raises(PackError, match=f"look like splits.* Pass one of them: {source}/{train}"):
         fastpipe.pack(source, tmp_path / "packed")
 
 
@@ -147,8 +147,8 @@ def test_pairs_of_pictures(tmp_path: Path, folders: tuple[str, ...]) -> None:
     assert summary.info["classes"] == list(folders)
     (text,) = assumed(summary)
     assert text.startswith(
-        f"classes: the folders {', '.join(folders)} are packed as classes, but their pictures have "
-        "the same names in each. If pictures of one name belong together, list each image with the "
+        f"classes: the folders {', '.join(folders)} are packed as classes, but their images have "
+        "the same names in each. If images of one name belong together, list each image with the "
         "others in a CSV file"
     )
     assert text.endswith("If they are classes, this option says so (--format imagefolder)")
@@ -203,7 +203,7 @@ def test_masks_in_class_folders(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", *paths, "cable/train/good/1.png")
     (text,) = [text for text in assumed(fastpipe.pack(source, tmp_path / "all")) if "masks" in text]
     assert text == (
-        "the folders ground_truth in the class folders are called like masks, and their pictures are "
+        "the folders ground_truth in the class folders look like folders of masks, and their images are "
         "packed as those of the classes. To leave them out, move them elsewhere, or pack one folder "
         f"alone: fastpipe pack {source}/bottle DST --split train"
     )

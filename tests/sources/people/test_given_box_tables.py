@@ -151,7 +151,7 @@ def test_shares(two: Path) -> None:
     )
     summary = pack_text(two, "a.csv", text)
     assert assumed(summary)[:1] == [
-        "boxes (XMin, YMin, XMax, YMax): shares of the image's width and height, for no number is "
+        "boxes (XMin, YMin, XMax, YMax): normalised coordinates (0 to 1), because no number is "
         "above 1"
     ]
     assert values(two, "boxes") == {
@@ -180,7 +180,7 @@ def test_rounded_shares(two: Path, columns: str, first: str, second: str) -> Non
     boxes = values(two, "boxes")
     assert boxes["a.jpg"][0] == [pytest.approx([4, 6, 20, 12])]
     assert boxes["b.jpg"][0] == [pytest.approx([20, 6, 40, 30], abs=0.01)]
-    assert any("shares of the image's width and height" in each for each in assumed(summary))
+    assert any("normalised coordinates (0 to 1)" in each for each in assumed(summary))
 
 
 @becomes(
@@ -196,7 +196,7 @@ def test_boxes_of_retinanet(two: Path) -> None:
         "b.jpg": [[], []],
     }
     (said,) = assumed(summary)
-    assert "no header row, and its columns are taken as path, x1, y1, x2, y2, class" in said
+    assert "no header row, and its columns are read as path, x1, y1, x2, y2, class" in said
 
 
 @becomes(
@@ -384,7 +384,7 @@ def test_names_of_open_images(two: Path, header: str) -> None:
     assert box_names(two) == ("Bat, animal", "Person")
     assert values(two, "boxes")["a.jpg"] == [[[4, 6, 20, 12], [0, 6, 20, 30]], [1, 0]]
     (named, shares, other_numbers) = assumed(summary)
-    assert shares.startswith("boxes (XMin, YMin, XMax, YMax): shares of the image's width")
+    assert shares.startswith("boxes (XMin, YMin, XMax, YMax): normalised coordinates")
     assert named == (
         "classes of boxes: named as in class-descriptions-boxable.csv: '/m/1' is 'Person'"
     )
@@ -434,7 +434,7 @@ def test_ids_of_a_folder_and_a_frame(tmp_path: Path) -> None:
         f"{folder}10/1.jpg": [],
     }
     assert assumed(summary) == [
-        "images: 4 are in folders below src: train_images/video_0, train_images/video_10; 0-0 is "
+        "images: 4 are in subfolders of src: train_images/video_0, train_images/video_10; 0-0 is "
         "train_images/video_0/0.jpg"
     ]
     texts = assumed(fastpipe.pack(source, tmp_path / "root"))

@@ -330,7 +330,7 @@ def test_classes_that_are_not_in_the_picture(three: Path, numbers: tuple[str, st
     )
     said = [
         "rows: 2 have 0 in column 'Confidence'; in Open Images this means that the class is not in "
-        "the picture. To leave them out, remove these rows from the table"
+        "the image. To leave them out, remove these rows from the table"
     ]
     summary = pack_text(three, "a.csv", text, label_column="LabelName")
     assert said == [each for each in assumed(summary) if "Confidence" in each]

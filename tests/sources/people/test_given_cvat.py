@@ -139,7 +139,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     assert list(objects(tmp_path / "packed")) == ["a.jpg"]
     reasons = dict(summary.tally.rejected)
     assert "box of dog: expected a number, got 'a'" in reasons["b.jpg"]
-    assert "no picture gone.jpg in " in reasons["annotations.xml/000002"]
+    assert "no image gone.jpg in " in reasons["annotations.xml/000002"]
 
 
 @becomes(

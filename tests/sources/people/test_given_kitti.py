@@ -59,8 +59,8 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     summary = fastpipe.pack(source, tmp_path / "packed")
     reasons = dict(summary.tally.rejected)
     assert "line 2: expected a type and 14 numbers" in reasons["image_2/1.png"]
-    assert "no picture 2 in " in reasons["2.txt"]
+    assert "no image 2 in " in reasons["2.txt"]
     (source / "image_2/0.png").unlink()
     (source / "image_2/1.png").unlink()
-    with pytest.raises(PackError, match="no picture 2 in "):
+    with pytest.raises(PackError, match="no image 2 in "):
         fastpipe.pack(source, tmp_path / "none")

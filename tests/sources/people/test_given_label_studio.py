@@ -83,7 +83,7 @@ def test_prefixes(tmp_path: Path) -> None:
     for name in names:
         (source / name).unlink()
     photos(source, "a.jpg", size=(40, 20))
-    with pytest.raises(fastpipe.PackError, match=r"several annotations .* fit the picture a\.jpg"):
+    with pytest.raises(fastpipe.PackError, match=r"several annotations .* fit the image a\.jpg"):
         fastpipe.pack(source, tmp_path / "none")
 
 

@@ -138,8 +138,8 @@ def test_a_stale_name(tmp_path: Path) -> None:
     boxes, summary = packed_objects(source, tmp_path / "packed")
     assert boxes == {"a.jpg": [("dog", [2, 3, 10, 12])], "b.jpg": [("cat", [1, 2, 3, 4])]}
     assert assumed(summary) == [
-        "files that are called like one picture and name another one: 1; the picture that the file "
-        "is called like counts"
+        "files that have the name of one image, and name another image inside: 1; the name of the file "
+        "counts"
     ]
 
 
@@ -160,7 +160,7 @@ def test_damaged_files(tmp_path: Path) -> None:
     assert "b.json: " in reasons["b.jpg"]
     assert "expected 80 x 30 pixels" in reasons["c.jpg"]
     assert "shape 0: expected the name of a class" in reasons["d.jpg"]
-    assert "no picture e.jpg in " in reasons["e.json"]
+    assert "no image e.jpg in " in reasons["e.json"]
 
 
 @becomes(
@@ -231,7 +231,7 @@ def test_a_name_of_another_picture_counts_once(tmp_path: Path) -> None:
     file = write(source / "a.json", annotation("b.jpg", shape("cat", [[1, 2], [9, 8]])))
     _, summary = packed_objects(file, tmp_path / "packed")
     text = " ".join(assumed.text for assumed in summary.assumed)
-    assert "name another one: 1" in text
+    assert "name another image inside: 1" in text
 
 
 def test_endings_in_capital_letters(tmp_path: Path) -> None:

@@ -78,6 +78,6 @@ def test_a_column_of_splits_as_a_field(three: Path) -> None:
     assert values(three, "split") == {"a.jpg": "train", "b.jpg": "train"}
     with pytest.raises(
         PackError,
-        match=r"^split: single files have no such option, and .* without a column of splits",
+        match=r"^split: .*/c\.csv has no column of splits; leave it out$",
     ):
         pack_text(three, "c.csv", "path,label\na.jpg,cow\n", split="train", overwrite=True)

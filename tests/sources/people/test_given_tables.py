@@ -85,7 +85,7 @@ def test_other_separators(two: Path) -> None:
 @becomes("CSV of path and label without a header row", "read; that there is no header row is said")
 def test_no_header(two: Path) -> None:
     (said,) = assumed(pack_text(two, "a.csv", "a.jpg,cat\nb.jpg,dog\n"))
-    assert said == "a.csv: it has no header row, and its columns are taken as path, label"
+    assert said == "a.csv: it has no header row, and its columns are read as path, label"
     assert labels(two) == CAT_DOG
 
 
@@ -110,7 +110,7 @@ def test_a_list_of_paths_and_labels(tmp_path: Path) -> None:
     photos(tmp_path, "a.jpg", "my b.jpg")
     summary = pack_text(tmp_path, "val.txt", "a.jpg 0\nmy b.jpg 2\n")
     assert labels(tmp_path) == {"a.jpg": "0", "my b.jpg": "2"}
-    assert "taken as path, label" in assumed(summary)[0]
+    assert "read as path, label" in assumed(summary)[0]
 
 
 @becomes("MXNet's .lst: index, label, path", "paths and labels")
@@ -123,7 +123,7 @@ def test_a_list_of_mxnet(two: Path) -> None:
 def test_a_list_of_paths(two: Path) -> None:
     summary = pack_text(two, "train.txt", "a.jpg\nb.jpg\n")
     assert labels(two) == {"a.jpg": None, "b.jpg": None}
-    assert "taken as path" in assumed(summary)[0]
+    assert "read as the path" in assumed(summary)[0]
 
 
 @becomes(

@@ -342,12 +342,12 @@ PAIRS = {
     [
         (
             ("images/", "masks/"),
-            "classes: the folders images, masks, though images and masks are called like images and "
-            "what belongs to them; unpack the tar, and pack the folder that it holds",
+            "classes: the folders images, masks, though images and masks look like folders of images and "
+            "of their masks or targets; unpack the tar, and pack the folder that it holds",
         ),
         (
             ("high/", "low/"),
-            "classes: the folders high, low are packed as classes, but their pictures have the same",
+            "classes: the folders high, low are packed as classes, but their images have the same",
         ),
     ],
 )
@@ -373,7 +373,7 @@ def test_masks_in_a_tar(tmp_path: Path, folder: str) -> None:
     members = {f"{folder}1.jpg": ONE, f"{folder}1_mask.png": mask, f"{folder}2.jpg": TWO}
     texts = assumed(fastpipe.pack(write_tar(tmp_path / "a.tar", members), tmp_path / "packed"))
     (text,) = [each for each in texts if each.startswith("images: ")]
-    assert text.startswith("images: 1 of 3 members are called like masks of others, such as ")
+    assert text.startswith("images: 1 of 3 members look like masks of others, such as ")
     assert len(fastpipe.open(tmp_path / "packed")) == 3
     # As the text says.
     members = {"1.jpg": ONE, "1.mask.png": mask, "2.jpg": TWO, "2.mask.png": mask}

@@ -70,7 +70,8 @@ def pixels(data: Any) -> dict[str, Any]:
 
 @becomes(
     "transparent PNGs (RGBA, LA, a palette with tRNS), WebPs, GIFs",
-    "alpha is kept; their number, and that hidden colours show in RGB, is said. With the option they are put on it",
+    "alpha is kept; their number, and that the colours under transparent pixels show in RGB, is "
+    "said. With the option they are put on it",
     "--background white",
 )
 def test_packed_on_a_background(tmp_path: Path) -> None:

@@ -324,10 +324,10 @@ def test_masks_among_images(tmp_path: Path, folder: str) -> None:
     )
     with pytest.raises(
         PackError,
-        match=r"3 of 6 files are called like masks of others beside them, such as .*_mask.png",
+        match=r"3 of 6 files look like masks of others beside them, such as .*_mask.png",
     ):
         fastpipe.pack(source, tmp_path / "none")
-    with pytest.raises(DatasetError, match="called like masks"):
+    with pytest.raises(DatasetError, match="look like masks"):
         fastpipe.open(source)
     assert fastpipe.pack(source, tmp_path / "packed", format="imagefolder").info["samples"] == 6
 
@@ -344,7 +344,7 @@ def test_masks_among_images(tmp_path: Path, folder: str) -> None:
 def test_images_and_masks_with_suffixes(tmp_path: Path, image_end: str, mask_end: str) -> None:
     names = [f"{number}{end}.png" for number in range(3) for end in (image_end, mask_end)]
     source = photos(tmp_path / "src", *names)
-    with pytest.raises(PackError, match="3 of 6 files are called like masks of others"):
+    with pytest.raises(PackError, match="3 of 6 files look like masks of others"):
         fastpipe.pack(source, tmp_path / "none")
 
 

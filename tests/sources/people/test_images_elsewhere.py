@@ -34,7 +34,7 @@ def test_images_in_several_folders(tmp_path: Path) -> None:
         "images_002/images/c.png": {"Mass"},
     }
     folders = "images_001/images, images_002/images"
-    assert assumed(summary) == [f"images: 3 are in folders below {tmp_path.name}: {folders}"]
+    assert assumed(summary) == [f"images: 3 are in subfolders of {tmp_path.name}: {folders}"]
 
 
 @becomes(
@@ -67,8 +67,8 @@ def test_names_of_images_in_the_only_folder(tmp_path: Path) -> None:
     summary = pack_text(tmp_path, "train.csv", "id,label\na.jpg,cat\nb.jpg,dog\n")
     assert labels(tmp_path) == {"images/a.jpg": "cat", "images/b.jpg": "dog"}
     assert assumed(summary) == [
-        "images: column 'id' has names of pictures (--image-column id)",
-        f"images: 2 are in folders below {tmp_path.name}: images (--image-root {tmp_path / 'images'})",
+        "images: column 'id' has names of images (--image-column id)",
+        f"images: 2 are in a subfolder of {tmp_path.name}: images (--image-root {tmp_path / 'images'})",
     ]
     options = {"image_column": "id", "image_root": tmp_path / "images", "overwrite": True}
     assert (
@@ -85,7 +85,7 @@ def test_names_that_two_splits_have(tmp_path: Path) -> None:
     photos(tmp_path, "train/1.jpg", "train/2.jpg", "test/1.jpg", "test/2.jpg")
     summary = pack_text(tmp_path, "train.csv", "image,label\n1.jpg,cat\n2.jpg,dog\n")
     assert labels(tmp_path) == {"train/1.jpg": "cat", "train/2.jpg": "dog"}
-    assert f"images: 2 are in folders below {tmp_path.name}: train" in assumed(summary)[0]
+    assert f"images: 2 are in a subfolder of {tmp_path.name}: train" in assumed(summary)[0]
 
 
 PLACES = {
@@ -136,7 +136,10 @@ def test_a_slip_in_a_folder(tmp_path: Path) -> None:
     table = "path,label\nbirdx/a.jpg,bird\nbirdx/b.jpg,bird\n"
     summary = pack_text(tmp_path, "a.csv", table, unlisted="drop")
     assert labels(tmp_path) == {"bird/a.jpg": "bird"}
-    assert f"below {tmp_path.name}: bird; birdx/a.jpg is bird/a.jpg" in assumed(summary)[0]
+    assert (
+        f"images: 1 is in a subfolder of {tmp_path.name}: bird; birdx/a.jpg is bird/a.jpg"
+        in assumed(summary)[0]
+    )
     ((path, why),) = summary.tally.rejected
     assert path == "birdx/b.jpg"
     assert why.startswith("no such file in the image root")
@@ -153,14 +156,14 @@ def test_the_folder_above_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "set/lists/a.csv").write_text(NIH)
     monkeypatch.chdir(tmp_path / "set/lists")
     summary = fastpipe.pack("a.csv", tmp_path / "packed", image_root="..")
-    assert any("images: 3 are in folders below set: one, two" in text for text in assumed(summary))
+    assert any("images: 3 are in subfolders of set: one, two" in text for text in assumed(summary))
 
 
 def test_a_folder_that_is_left_out_is_shown_with_its_file(tmp_path: Path) -> None:
     photos(tmp_path, "one/a.jpg", "two/b.jpg")
     table = "path,label\nphotos/a.jpg,x\nphotos/b.jpg,y\n"
     said = assumed(pack_text(tmp_path, "a.csv", table))
-    assert f"below {tmp_path.name}: one, two; photos/a.jpg is one/a.jpg" in said[0]
+    assert f"in subfolders of {tmp_path.name}: one, two; photos/a.jpg is one/a.jpg" in said[0]
 
 
 @becomes("paths of another machine, with no such files here", "refused", "--image-root FOLDER")
@@ -203,7 +206,7 @@ def test_a_form_for_results_is_no_table_of_labels(tmp_path: Path) -> None:
     assert labels(tmp_path) == {"train/a.jpg": "1", "train/b.jpg": "0"}
     assert (
         assumed(summary)[1]
-        == "tables: sampleSubmission.csv is not read, for it is called like results or a form for them"
+        == "tables: sampleSubmission.csv is not read, because its name is that of results or of a form for them"
     )
     with pytest.raises(
         PackError, match=r"pass the file that lists the images, such as .*train\.csv"

@@ -49,7 +49,7 @@ def test_boxes_without_rows_of_all_images(four: Path, text: str) -> None:
 def test_images_without_a_row_are_background(four: Path, share: bool) -> None:
     text = "image,xmin,ymin,xmax,ymax,class\na.jpg,0.1,0.2,0.5,0.4,dog\n" if share else BOXES
     texts = assumed(pack_text(four, "a.csv", text, unlisted="keep"))
-    assert ["shares of the image's width" in each for each in texts] == [True] * share
+    assert ["normalised coordinates" in each for each in texts] == [True] * share
     found = values(four, "boxes")
     assert found["a.jpg"] == (
         [[[4, 6, 20, 12]], [0]] if share else [[[1, 2, 10, 12], [3, 4, 6, 8]], [1, 0]]
@@ -125,7 +125,7 @@ def test_what_becomes_of_them_is_an_option_of_tables(four: Path) -> None:
     assert recorded["packs"][0]["options"]["source"] == {"unlisted": "keep"}
     with pytest.raises(ConfigError, match=r"^unlisted: expected 'drop' or 'keep', got 'all'"):
         fastpipe.pack(four / "a.csv", four / "other", unlisted="all")
-    with pytest.raises(PackError, match=r"^unlisted: imagefolder sources have no such option"):
+    with pytest.raises(PackError, match=r"^unlisted: it has no effect on a folder of images"):
         fastpipe.pack(photos(four / "only", "x.jpg"), four / "other", unlisted="keep")
 
 

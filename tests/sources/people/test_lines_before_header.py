@@ -79,7 +79,7 @@ def test_rows_of_sku110k(two: Path) -> None:
         "a.jpg": [[[1, 2, 10, 12], [3, 3, 8, 8]], [0, 0]],
         "b.jpg": [[[0, 0, 4, 4]], [0]],
     }
-    assert "are taken as path, x1, y1, x2, y2, class, image_width" in assumed(summary)[0]
+    assert "are read as path, x1, y1, x2, y2, class, image_width" in assumed(summary)[0]
 
 
 @becomes(
@@ -93,7 +93,7 @@ def test_rows_of_makesense(two: Path) -> None:
         "a.jpg": [[[1, 2, 11, 14], [3, 3, 11, 11]], [0, 1]],
         "b.jpg": [[[0, 0, 40, 30]], [0]],
     }
-    assert "are taken as class, x, y, w, h, path" in assumed(summary)[0]
+    assert "are read as class, x, y, w, h, path" in assumed(summary)[0]
 
 
 @pytest.mark.parametrize("size", ["9,30", "40,9", "40,x"])

@@ -101,5 +101,7 @@ def test_labels_that_are_pictures_are_no_masks(tmp_path: Path) -> None:
     source = tmp_path / "src"
     photos(source / "bottle_images", "a.jpg", "b.jpg")
     photos(source / "bottle_labels", "a.jpg", "b.jpg")
-    with pytest.raises(PackError, match="called like images and what belongs to them"):
+    with pytest.raises(
+        PackError, match="look like folders of images and of their masks or targets"
+    ):
         fastpipe.pack(source, tmp_path / "none")

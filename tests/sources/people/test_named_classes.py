@@ -123,7 +123,7 @@ def test_names_of_folders_that_are_numbers(tmp_path: Path) -> None:
     [
         ({"0": "ant", "one": "bee"}, "expected numbers and names of classes.*got 'one': 'bee'"),
         ({"0": "ant", "1": 5}, "expected numbers and names of classes.*got '1': 5"),
-        ({"0": "ant", "00": "bee"}, "the number 00 stands there twice"),
+        ({"0": "ant", "00": "bee"}, "the number 00 is listed twice"),
         ({"1": "ant", "2": "bee"}, "the class '0', which is not among the 2 names"),
         ({"1": "ant", "2": "ant"}, "it has no names of labels"),
     ],

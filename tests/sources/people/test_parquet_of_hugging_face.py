@@ -43,8 +43,7 @@ def test_further_columns_of_images_and_classes(tmp_path: Path) -> None:
     file = write_scenes(tmp_path / "a.parquet", class_column="scene")
     summary = fastpipe.pack(file, tmp_path / "packed", image_column="image")
     assert assumed(summary) == [
-        "column 'annotation' of images is stored as pictures, not as masks "
-        "(--field mask=annotation:mask)",
+        "column 'annotation' is stored as images, not as masks (--field mask=annotation:mask)",
         "column 'scene' is stored as numbers, without the names of their classes "
         "(--label-column scene)",
     ]
@@ -117,7 +116,7 @@ def write_masks(file: Path, *, palette: bool) -> Path:
 def test_a_label_column_of_masks(tmp_path: Path, *, palette: bool) -> None:
     file = write_masks(tmp_path / "a.parquet", palette=palette)
     words = (
-        "several columns that may hold the images: label, pixel_values. By their pictures, label "
+        "several columns that may hold the images: label, pixel_values. By its images, label "
         "has masks: pass --image-column pixel_values --field labels=label:mask"
     )
     with pytest.raises(PackError, match=words):
@@ -147,7 +146,7 @@ def test_a_label_column_of_masks(tmp_path: Path, *, palette: bool) -> None:
     options["fields"] = ["labels=label"]
     summary = fastpipe.pack(file, tmp_path / "packed", overwrite=True, **options)
     assert assumed(summary) == [
-        "column 'label' of masks is stored as pictures, which are scaled as photos are "
+        "column 'label' of masks is stored as images, which are interpolated when they are resized "
         "(--field labels=label:mask)"
     ]
 

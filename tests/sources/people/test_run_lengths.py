@@ -145,7 +145,7 @@ def test_run_lengths_of_clouds(two: Path) -> None:
     names = fastpipe.open(two / "packed").fields["mask"].names
     assert names == ("", "Fish", "Gravel", "Sugar_2")
     assert assumed(summary)[0] == (
-        "column 'Image_Label' has a picture and a class in one text, as a.jpg_1, and is read as "
+        "column 'Image_Label' has an image and a class in one text, as a.jpg_1, and is read as "
         "two: 'Image' and 'Label'"
     )
 

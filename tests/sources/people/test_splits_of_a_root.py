@@ -105,7 +105,7 @@ def test_a_class_that_is_called_like_a_split(tmp_path: Path) -> None:
     summary = fastpipe.pack(source, tmp_path / "packed")
     assert fastpipe.open(tmp_path / "packed").classes == ["cat", "dog", "test"]
     assert [str(each) for each in summary.assumed] == [
-        "test: a class, though it is called like a split (--split test)"
+        "test: a class, though it looks like a split (--split test)"
     ]
 
 
@@ -133,7 +133,7 @@ def test_splits_as_classes_on_purpose(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", *TRAIN, *VAL)
     summary = fastpipe.pack(source, tmp_path / "packed", format="imagefolder")
     assert fastpipe.open(tmp_path / "packed").classes == ["train", "val"]
-    assert "called like a split" in summary.assumed[0].text
+    assert "looks like a split" in summary.assumed[0].text
 
 
 @becomes("a zip's folder around `train/` and `val/`", "refused, with the path to pass")
@@ -641,7 +641,7 @@ def test_a_folder_that_is_called_images(tmp_path: Path) -> None:
     source = photos(tmp_path / "splits", "train/images/1.jpg", "val/images/2.jpg")
     (assumed,) = fastpipe.pack(source, tmp_path / "train", split="train").assumed
     assert assumed.text == (
-        "labels: none, for the only folder of the split train, images, is called like one of images, "
+        "labels: none, for the only folder of the split train, images, looks like a folder of images, "
         "not like a class"
     )
     assert assumed.option == ""

@@ -163,7 +163,7 @@ def test_a_column_of_names_of_files(tmp_path: Path) -> None:
     summary = fastpipe.pack(table, tmp_path / "packed", image_column="Nr")
     assert values(tmp_path, "age") == {"x/1.jpg": 7, "x/2.jpg": 8, "x/3.jpg": 9}
     assert assumed(summary) == [
-        f"images: 3 are in folders below {tmp_path.name}: x (--image-root {tmp_path}/x)"
+        f"images: 3 are in a subfolder of {tmp_path.name}: x (--image-root {tmp_path}/x)"
     ]
 
 

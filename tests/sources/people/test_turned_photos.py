@@ -117,7 +117,7 @@ def test_the_user_says_that_coordinates_are_of_stored_photos(tmp_path: Path) -> 
     ):
         fastpipe.pack(yolo, tmp_path / "other", coordinates="upright")
     photos(tmp_path / "alone")
-    with pytest.raises(PackError, match=r"^coordinates: imagefolder sources have no such option"):
+    with pytest.raises(PackError, match=r"^coordinates: it has no effect on a folder of images"):
         fastpipe.pack(tmp_path / "alone", tmp_path / "other", coordinates="shown")
 
 
@@ -256,7 +256,7 @@ def write_label_studio(root: Path, box: tuple[int, ...]) -> Path:
 
 STORED_BY_SIZE = (
     "boxes and points of 4 images that EXIF turns: of the image as it is stored, for the "
-    "annotations have its width and height; if they were drawn on the photo as it is shown, they "
+    "annotations have its width and height; if they were drawn on the image as it is shown, they "
     "are wrong"
 )
 

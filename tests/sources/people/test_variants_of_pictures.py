@@ -35,8 +35,8 @@ def test_folders_of_the_same_pictures(tmp_path: Path) -> None:
             fastpipe.pack(given, tmp_path / "packed")
         assert str(raised.value) == (
             f"{source} has the folders color, grayscale, segmented, which hold the same folders "
-            "(apple, grape) and pictures of the same names, so they may be variants of the same "
-            f"pictures. Pack one of them, such as: fastpipe pack '{source}/color' DST. "
+            "(apple, grape) and images of the same names, so they may be variants of the same "
+            f"images. Pack one of them, such as: fastpipe pack '{source}/color' DST. "
             "--format imagefolder takes color, grayscale, segmented as the classes"
         )
     fastpipe.pack(source / "segmented", tmp_path / "packed")
@@ -58,7 +58,7 @@ def test_domains_whose_pictures_are_counted_stay_classes(tmp_path: Path) -> None
     assert summary.info["classes"] == ["amazon", "dslr"]
     (assumed,) = summary.assumed
     assert re.search(
-        "The pictures have the same names in each: if they are variants of the same pictures, pass "
+        "The images have the same names in each: if they are variants of the same images, pass "
         f"one of the folders, such as {source}/amazon$",
         assumed.text,
     )

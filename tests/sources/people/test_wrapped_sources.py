@@ -128,13 +128,13 @@ def test_parts_with_images(tmp_path: Path, names: tuple[str, str]) -> None:
     source = photos(tmp_path / "src", *(f"{name}/{name}.jpg" for name in names))
     (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
     assert assumed.text.startswith(
-        f"classes: the folders {names[0]}, {names[1]}, though they are called like parts"
+        f"classes: the folders {names[0]}, {names[1]}, though they look like parts"
     )
     assert assumed.option == "--format imagefolder"
     assert not fastpipe.pack(source, tmp_path / "classes", format="imagefolder").assumed
     tar = tar_of_folder(source, tmp_path / "parts.tar")
     (assumed,) = fastpipe.pack(tar, tmp_path / "of_tar").assumed
-    assert "called like parts of one dataset" in assumed.text
+    assert "look like parts of one dataset" in assumed.text
 
 
 def test_classes_with_numbers_are_no_parts(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_classes_with_numbers_are_no_parts(tmp_path: Path) -> None:
 def test_parts_with_classes(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "fold_0/ant/1.jpg", "fold_0/cow/2.jpg", "fold_1/cow/3.jpg")
     with pytest.raises(
-        PackError, match=r"called like parts of one dataset, and class folders in them \(ant, cow\)"
+        PackError, match=r"look like parts of one dataset, and class folders in them \(ant, cow\)"
     ):
         fastpipe.pack(source, tmp_path / "none")
     assert packed_labels(source, tmp_path / "one", split="fold_1") == (

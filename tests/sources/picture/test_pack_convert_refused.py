@@ -106,7 +106,7 @@ def test_what_is_no_picture_of_ours() -> None:
         b"": "empty file",
         b"just some text, no picture": "not an image",
         b"8BPS\0\1": "PSD (Photoshop) is not supported; expected JPEG, PNG, WebP",
-        b"\xff\xd8\xff\xd9": "before any picture data",
+        b"\xff\xd8\xff\xd9": "before any image data",
         BASELINE.replace(b"\xff\xc0", b"\xff\xc3"): "unsupported format",
     }.items():
         assert words in reason(data)

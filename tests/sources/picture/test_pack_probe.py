@@ -124,9 +124,9 @@ def test_jpeg_problems() -> None:
     data = FILES["JPEG"]
     frame = data.index(b"\xff\xc0")
     scan = data.index(b"\xff\xda")
-    assert "before the picture data" in reason(read_header, data[:2])
+    assert "before the image data" in reason(read_header, data[:2])
     assert "ends inside the segment" in reason(read_header, data[: frame + 6])
-    assert "before the picture data" in reason(read_header, data[:scan])
+    assert "before the image data" in reason(read_header, data[:scan])
     no_height = data[: frame + 5] + b"\x00\x00" + data[frame + 7 :]
     assert "DNL" in reason(read_header, no_height)
     assert "without a frame header" in reason(read_header, data[:2] + data[scan:])

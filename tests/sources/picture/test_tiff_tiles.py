@@ -116,7 +116,7 @@ def test_levels() -> None:
     )
     jpeg = _engine.transcode(tiled_jpeg(), [])[0]
     assert jpeg is not None
-    assert "a JPEG has its picture in one size, and --level 1 was passed" in reason(jpeg, level=1)
+    assert "a JPEG has its image in one size, and --level 1 was passed" in reason(jpeg, level=1)
 
 
 def test_a_level_that_is_shrunk() -> None:

@@ -159,7 +159,7 @@ def test_max_pixels_decides_which_large_pictures_are_left_out(
 
 # What is put into an empty folder, and why the folder is no source.
 NOTHING: list[tuple[Callable[[Path], object], str]] = [
-    (lambda root: None, "is not a packed dataset, and it is empty"),
+    (lambda root: None, "is empty. Pass a packed dataset"),
     (lambda root: (root / WORK_FOLDER).mkdir(), "holds an unfinished pack"),
     (lambda root: (root / "cat").mkdir(), "has no image that can be loaded"),
     (

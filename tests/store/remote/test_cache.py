@@ -284,7 +284,8 @@ def test_a_disk_that_does_not_write_is_told(
         with monkeypatch.context() as patch:
             patch.setattr(reader.caches.remote[0], "sync", fails)
             reader.fetcher.sync()
-    assert "the disk does not write: Input/output error" in caplog.text
+    assert "cannot write to the cache in " in caplog.text
+    assert ": Input/output error" in caplog.text
 
 
 def test_network_file_systems_are_refused(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def filled(bucket: Bucket) -> Bucket:
         ("sets/zzz", "No file is there. Check the URL"),
         ("new", "No file is there. Check the URL"),
         ("sets", "There are packed datasets in it: train, val. Pass one of them, such as {}/sets/"),
-        ("photos", "Photos have to be packed first: fastpipe pack {0}/photos {0}/photos-packed"),
+        ("photos", "Images have to be packed first: fastpipe pack {0}/photos {0}/photos-packed"),
     ],
 )
 def test_what_is_there(filled: Bucket, folder: str, words: str) -> None:

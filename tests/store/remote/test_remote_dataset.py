@@ -154,8 +154,8 @@ def test_an_upload_without_its_index(range_server: RangeServer, tmp_path: Path) 
 def test_tars_and_braces_by_url(range_server: RangeServer, tmp_path: Path) -> None:
     for name, words in (
         ("shard-000000.tar", "is a file of a dataset; pass the URL of its folder: http"),
-        ("train-000000.tar", "no tars and no braces: pass the folder"),
-        ("shard-{000000..000003}.tar", "no tars and no braces: pass the folder"),
+        ("train-000000.tar", "Pass the URL of the folder of a packed dataset"),
+        ("shard-{000000..000003}.tar", "Pass the URL of the folder of a packed dataset"),
     ):
         with pytest.raises(DatasetError, match=words):
             fastpipe.open(f"{range_server.url}/{name}", cache_dir=tmp_path)

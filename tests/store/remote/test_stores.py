@@ -60,7 +60,7 @@ def test_clouds(
         ):
             open_remote(f"{scheme}://pictures/other/", storage_options=options)
         url = f"{scheme}://pictures/other"
-        words = f"Photos have to be packed first: fastpipe pack {url} {url}-packed"
+        words = f"Images have to be packed first: fastpipe pack {url} {url}-packed"
         with pytest.raises(DatasetError, match=words):
             open_remote(url, storage_options=options)
 

@@ -67,7 +67,7 @@ def refusals(model: Model) -> set[str]:
         (model.ordered and options.get("shuffle") is True, words("shuffle + ordered sampler")),
         (model.listed and options.get("epoch_size") is not None, words("epoch_size + listing sampler")),
         (model.buckets and per_class is not None, words("buckets + PerClass")),
-        (objects_field is not None and objects_field not in own, "field of boxes"),
+        (objects_field is not None and objects_field not in own, "of boxes"),
         (model.per_box and not model.size_of_epoch, "none of the"),
         (model.per_part and other_orders, words("parts + order")),
         (model.per_part and (views or sizes_change or "images" in kinds), words("parts + other crops")),

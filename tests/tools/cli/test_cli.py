@@ -419,5 +419,7 @@ def test_a_list_of_names_in_place_of_a_file_of_classes(source: Path, tmp_path: P
 
 
 def test_a_pipe_of_webdataset() -> None:
-    with pytest.raises(fastpipe.ConfigError, match="pipe: are not run; pass the URL"):
+    with pytest.raises(
+        fastpipe.ConfigError, match="pipe: commands are not supported; pass the URL"
+    ):
         fastpipe.open("pipe:aws s3 cp s3://bucket/shard-{000000..000003}.tar -")

@@ -122,6 +122,20 @@ def test_an_unknown_option_is_answered_with_the_one_that_is_meant(
     assert failed(2, "pack", source, tmp_path / "packed", "--zzz").endswith("No such option: --zzz")
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("jpg", "'jpg' is not one of 'jpeg', 'coefficients'; did you mean 'jpeg'?"),
+        ("xyz", "'xyz' is not one of 'jpeg', 'coefficients'"),
+    ],
+)
+def test_a_word_that_an_option_does_not_have(
+    source: Path, tmp_path: Path, value: str, words: str
+) -> None:
+    text = failed(2, "pack", source, tmp_path / "packed", "--storage", value)
+    assert text.endswith(f"Invalid value for '--storage': {words}")
+
+
 def test_the_size_in_the_table_is_that_of_the_shards(source: Path, tmp_path: Path) -> None:
     """A share below 100 % beside a size that grew, because only one of them counts the tars' headers, misleads."""
     text = succeeded("pack", source, tmp_path / "packed")
@@ -154,7 +168,7 @@ def test_a_field_with_another_name_than_its_column_has_a_reason(tmp_path: Path) 
     Image.new("RGB", (40, 30)).save(tmp_path / "0.jpg")
     (tmp_path / "rows.csv").write_text("path,id,size_\n0.jpg,7,8\n")
     text = succeeded("pack", tmp_path / "rows.csv", tmp_path / "packed")
-    reason = "the name 'id' means something else in a loader"
+    reason = "column 'id', whose name is reserved"
     assert re.search(rf"fields +id_ \(int; {reason}\), size_ \(int\) *\n", text)
 
 
@@ -273,9 +287,9 @@ def test_a_message_names_the_option_that_was_typed(source: Path, tmp_path: Path)
     packed = tmp_path / "packed"
     for options, said in (
         (("--shard-size", "much"), "--shard-size: expected a number of bytes"),
-        (("--split", "train"), "--split: imagefolder sources have no such option"),
-        (("--label-column", "a"), "--label-column: imagefolder sources have no such option"),
-        (("--address", "auto"), "--address: there is a cluster only with --on ray"),
+        (("--split", "train"), f"--split: {source} has no splits"),
+        (("--label-column", "a"), "--label-column: it has no effect on a folder of images"),
+        (("--address", "auto"), "--address: it needs --on ray"),
     ):
         code = 2 if options[0] in ("--shard-size", "--address") else 1
         assert said in failed(code, "pack", source, packed, *options)

@@ -24,7 +24,10 @@ def test_sound_is_said_with_what_was_read(textured: Path) -> None:
         f"sound: {textured}: 23 samples in 1 shard, {size:,} bytes, each image decoded, in "
     )
     quick = succeeded("verify", textured, "--quick")
-    assert "checked sizes, the index and the small files; no shard was read" in quick
+    assert (
+        "checked the hashes of dataset.json, index and columns, and the sizes of shards; no shard was read"
+        in quick
+    )
 
 
 def test_a_missing_shard_is_not_said_to_be_decoded(

@@ -296,7 +296,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, flat: Path, tmp_path: Path
     assert [check["name"] for check in checks] == [check.name for check in examine()]
     monkeypatch.setattr(system, "read_oom_kills", lambda: 1)
     assert fp("doctor").exit_code == 1  # something is bad
-    assert "is not a packed dataset, and it is empty" in failed(1, "doctor", tmp_path)
+    assert "is empty. Pass a packed dataset" in failed(1, "doctor", tmp_path)
     for option in ("--batches", "--seconds", "--stall-timeout"):
         assert f"{option} needs --train-script COMMAND" in failed(2, "doctor", option, "5")
 

@@ -146,9 +146,9 @@ def test_arrays_and_lists_of_pictures_in_words() -> None:
         (array.bfloat16()[:0], "array", "bfloat16 (0, 2)"),
         (torch.tensor(7), "array", "7 (int64)"),
         (torch.tensor([True, False]), "array", "bool (2,), 0 to 1"),
-        ([], "images", "0 pictures"),
-        ([torch.zeros(3, 20, 30)], "images", "1 picture: 30 x 20"),
-        ([torch.zeros(3, 9, 8)] * 6, "images", "6 pictures: 8 x 9, 8 x 9, 8 x 9, 8 x 9 and 2 more"),
+        ([], "images", "0 images"),
+        ([torch.zeros(3, 20, 30)], "images", "1 image: 30 x 20"),
+        ([torch.zeros(3, 9, 8)] * 6, "images", "6 images: 8 x 9, 8 x 9, 8 x 9, 8 x 9 and 2 more"),
     ]
     for value, kind, text in cases:
         assert marks._as_text(value, Field("name", kind)) == text

@@ -248,7 +248,7 @@ def test_photos_keep_their_proportions_and_show_their_crops(large: Path, tmp_pat
 def test_the_command_says_what_it_did(large: Path, tmp_path: Path) -> None:
     out = tmp_path / "sheet.png"
     said = succeeded("preview", large, "--augment", "simclr", "--out", out, "--rows", 2)
-    assert said == f"2 photos drawn to {out}, each with 8 variants\n"
+    assert said == f"2 images drawn to {out}, each with 8 variants\n"
     assert read(out).shape == (TOP + 2 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
     succeeded("preview", large, "--out", out, "--rows", 90, "--overwrite")
     assert read(out).shape[0] == TOP + 6 * (SIZE + GAP + CAPTION)

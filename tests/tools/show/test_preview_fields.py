@@ -262,7 +262,7 @@ def test_fields_that_cannot_be_shown_are_named(data: Path, tmp_path: Path) -> No
     ):
         said = failed(2, "preview", data, "--fields", asked, "--out", tmp_path / "a.png")
         assert got in said
-        assert "Pass boxes,seg,corners,caption,tags" in said
+        assert "Pass --fields boxes,seg,corners,caption,tags" in said
     assert not (tmp_path / "a.png").exists()
 
 

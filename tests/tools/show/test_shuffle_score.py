@@ -150,6 +150,8 @@ def test_inspect_shows_it(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "displacement",
         "uniform permutation",
         "as in the shards",
+        "above 1: batches hold too few classes",
+        "0.333 in a random order",
     ):
         assert words in text
     found = json.loads(

@@ -132,6 +132,4 @@ def test_a_machine_that_sees_another_dataset_finds_no_damage(
 
 def test_refusals(many_shards: Path) -> None:
     assert "--quick reads no shard" in failed(2, "verify", many_shards, "--on", "ray", "--quick")
-    assert "--address: there is a cluster only with --on ray" in failed(
-        2, "verify", many_shards, "--address", "auto"
-    )
+    assert "--address: it needs --on ray" in failed(2, "verify", many_shards, "--address", "auto")

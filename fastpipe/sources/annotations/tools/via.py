@@ -105,8 +105,8 @@ def _find_class_attribute(regions: Sequence[Mapping[str, Any]]) -> str | None:
                 return written
     if len(counts) > 1:
         raise ValueError(
-            f"its regions have the attributes {', '.join(sorted(counts))}, and none is called like a "
-            "class; rename the one with the classes to class"
+            f"its regions have the attributes {', '.join(sorted(counts))}, and none has the name "
+            "of a class; rename the one with the classes to class"
         )
     return next(iter(counts), None)
 

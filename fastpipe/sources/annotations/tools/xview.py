@@ -23,7 +23,7 @@ CLASS_LABELS = "xview_class_labels.txt"
 _MAX_LEVELS = 2
 _CUT = "boxes: {}, in pixels (bounds_imcoords), cut off at the edge of the image"
 _WITHOUT_NAME = (
-    "objects whose type_id has no name: {}; their class is called like the number. "
+    "objects whose type_id has no name: {}; the number is the name of their class. "
     f"{CLASS_LABELS} has the names"
 )
 
