@@ -174,7 +174,7 @@ def test_the_command_ends_with_a_loader_that_works(folder: Path) -> None:
     (folder / "train.json").write_text(json.dumps([llava(0, paths(2), 2), llava(1, [], 0)]))
     text = succeeded("pack", folder / "train.json", folder / "packed")
     (call,) = re.findall(r"fastpipe\.loader\(.*\)", " ".join(text.split()))
-    assert "1, fields=['id_', 'conversations', 'images']" in call
+    assert 'batch_size=1, fields=("id_", "conversations", "images")' in call
     names: dict[str, Any] = {"fastpipe": fastpipe}
     exec(f"loader = {call}", names)
     with names["loader"] as loader:
