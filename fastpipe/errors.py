@@ -259,7 +259,6 @@ def no_permission(error: OSError) -> str:
 
 def closed_path(path: str | Path) -> str:
     """The message about a path that may not be read, or a folder above it; "": there is none."""
-    import shlex
     from pathlib import Path
 
     path = Path(path)
@@ -267,16 +266,19 @@ def closed_path(path: str | Path) -> str:
     for folder in (*reversed(path.parents), path):
         is_readable = os.access(folder, os.R_OK | os.X_OK)
         if not is_readable and folder.is_dir():
-            return (
-                f"cannot read the folder {readable(folder)}: permission denied. To allow it: "
-                f"chmod u+rx {shlex.quote(str(folder))}"
-            )
+            return _permission_denied(f"the folder {readable(folder)}", "u+rx", folder)
     if os.path.exists(path) and not os.access(path, os.R_OK):
-        return (
-            f"cannot read {readable(path)}: permission denied. To allow it: chmod u+r "
-            f"{shlex.quote(str(path))}"
-        )
+        return _permission_denied(readable(path), "u+r", path)
     return ""
+
+
+def _permission_denied(name: str, mode: str, path: Path) -> str:
+    import shlex  # only here: most programs never need it
+
+    return (
+        f"cannot read {name}: permission denied. To allow it: chmod {mode} "
+        f"{shlex.quote(str(path))}"
+    )
 
 
 def in_one_line(problem: object, most: int | None = None) -> str:
