@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "sources" / "people")]
+sys.path.insert(0, str(TESTS))
 
 from support.sources.becomes import TABLE, table  # noqa: E402
 

@@ -55,6 +55,17 @@ def test_a_folder_that_pack_may_not_list(
     )
 
 
+def test_a_table_that_may_not_be_read(tmp_path: Path, close: Callable[[Path], None]) -> None:
+    table = write_folder(tmp_path / "source") / "labels.csv"
+    table.write_text("path,label\ncat/1.jpg,cat\n")
+    close(table)
+    with pytest.raises(PackError) as caught:
+        fastpipe.pack(table, tmp_path / "packed")
+    assert str(caught.value) == (
+        f"cannot read {table}: permission denied. To allow it: chmod u+r {table}"
+    )
+
+
 def test_an_index_that_may_not_be_read(
     flat: Path, copied: Copy, close: Callable[[Path], None]
 ) -> None:

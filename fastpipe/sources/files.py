@@ -189,14 +189,18 @@ def open_file(path: SourcePath) -> LocalFile | RemoteFile:
     return path.open()
 
 
+def unreadable(path: SourcePath, problem: OSError) -> PackError:
+    """The error about a file of the source that cannot be read."""
+    text = no_permission(problem) or f"cannot read {readable(path)}: {problem.strerror}"
+    return PackError(text)
+
+
 def open_regular(path: SourcePath) -> LocalFile | RemoteFile:
     """As `open_file`. PackError: the file cannot be read, or has no ranges, as a pipe."""
     try:
         file = open_file(path)
     except OSError as problem:
-        raise PackError(
-            f"cannot read {readable(path)}: {problem.strerror}"
-        ) from problem
+        raise unreadable(path, problem) from problem
     if not file.state.is_regular:
         file.close()
         raise PackError(
@@ -219,9 +223,7 @@ def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
             yield file
             after = state_at(path.parent, path.name)
     except OSError as problem:
-        raise PackError(
-            f"cannot read {readable(path)}: {problem.strerror}"
-        ) from problem
+        raise unreadable(path, problem) from problem
     if not _is_same(before, after):
         raise changed_error(path)
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from fastpipe.errors import PackError, readable
-from fastpipe.sources.files import SourcePath
+from fastpipe.sources.files import SourcePath, unreadable
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.tables.headless_lists import find_headless_list
@@ -58,9 +57,7 @@ def choose_reader(path: SourcePath, kind: str, options: SourceOptions) -> RowRea
         try:
             form = detect_text_form(path, options.encoding)
         except OSError as problem:
-            raise PackError(
-                f"cannot read {readable(str(path))}: {problem.strerror}"
-            ) from problem
+            raise unreadable(path, problem) from problem
         refuse_pixels(path)
         return _choose_text_reader(path, form, options)
     if kind == "parquet":

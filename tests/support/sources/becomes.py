@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -53,6 +54,8 @@ def rows() -> Iterator[Row]:
 
 def _rows_of_files() -> Iterator[tuple[str, Row]]:
     """The name of the file, and a row in it."""
+    if str(_TESTS) not in sys.path:  # pytest puts it there if it runs a test of that folder
+        sys.path.insert(0, str(_TESTS))
     for file in sorted(_TESTS.glob("test_*.py")):
         module = importlib.import_module(file.stem)
         for each in vars(module).values():
