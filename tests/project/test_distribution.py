@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import sys
@@ -53,6 +54,44 @@ def test_extras_in_messages_and_pages_exist() -> None:
         assert "fastpipe[" not in text, f"{path}: write fastpipe-loader[...]"
     assert len(extras) >= 6
     assert extras <= set(PROJECT["optional-dependencies"])
+
+
+# Imported names that are not those of their distributions, and packages that a dependency needs itself.
+DISTRIBUTION_OF = {
+    "cv2": "opencv-python-headless",
+    "PIL": "pillow",
+    "turbojpeg": "pyturbojpeg",
+    "braceexpand": "webdataset",
+    "yaml": "webdataset",
+}
+# Used only where the user has them; and a module that fastpipe doctor puts beside a program.
+NOT_INSTALLED = {"huggingface_hub", "torchvision", "triton", "fastpipe_probe"}
+
+
+def test_pip_installs_what_the_package_imports() -> None:
+    """Here tools for tests bring many more packages than users have."""
+    requirements = list(PROJECT["dependencies"])
+    for extra in PROJECT["optional-dependencies"].values():
+        requirements += extra
+    installed = {re.split(r"[\W]", each.replace("-", "_"))[0].lower() for each in requirements}
+    strangers = set()
+    for path in (ROOT / "fastpipe").rglob("*.py"):
+        for name in imported_packages(path):
+            distribution_name = DISTRIBUTION_OF.get(name, name).replace("-", "_").lower()
+            if distribution_name not in installed | NOT_INSTALLED:
+                strangers.add(f"{path.relative_to(ROOT)}: {name}")
+    assert strangers == set()
+
+
+def imported_packages(path: Path) -> set[str]:
+    """The packages beside Python's own and fastpipe that a module imports, also inside functions."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return names - sys.stdlib_module_names - {"fastpipe"}
 
 
 def test_no_other_package_here() -> None:

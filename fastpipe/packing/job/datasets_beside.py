@@ -23,8 +23,8 @@ from fastpipe.sources.folders.splits import (
 
 # The description of more shards than this takes long to read.
 _MAX_BYTES = 8 << 20
-# The end of a name: _v2, -3, 2024-05
-_VERSION = re.compile(r"(?:[-_. ]*v?\d+)+$", re.IGNORECASE)
+# A number at the end of a name: _v2, -3, 2024
+_VERSION = re.compile(r"[-_. ]?v?\d+$", re.IGNORECASE)
 
 
 def find_training_set(destination: Path) -> Path | None:
@@ -46,7 +46,7 @@ def find_training_set(destination: Path) -> Path | None:
 
 
 def find_other_version(destination: Path) -> Path | None:
-    """The dataset whose name, or whose folder's name, differs from another one's by its end alone.
+    """The dataset whose name, or whose folder's name, differs from another one's by a number alone.
 
     Of several it is the one that was packed last.
     """
@@ -64,14 +64,15 @@ def find_other_version(destination: Path) -> Path | None:
 
 
 def _are_versions(name: str, other_name: str) -> bool:
-    """Whether two names differ in their ends: train and train_v2, train_v2 and train_v3."""
-    if is_for_evaluation(name):
-        return False
-    stem = _VERSION.sub("", name)
-    other_stem = _VERSION.sub("", other_name)
-    if not stem or not other_stem:
-        return False
-    return stem.startswith(other_stem) or other_stem.startswith(stem)
+    """Whether two names differ in a number at their end: train and train_v2, 2024-05 and 2025-01."""
+    return not is_for_evaluation(name) and _stem(name) == _stem(other_name)
+
+
+def _stem(name: str) -> str:
+    """A name without the numbers at its end."""
+    while number := _VERSION.search(name):
+        name = name[: number.start()]
+    return name.lower()
 
 
 def _folders_beside(folder: Path) -> Iterator[Path]:
@@ -97,4 +98,7 @@ def _is_dataset(folder: Path) -> bool:
 
 
 def _packing_time(folder: Path) -> int:
-    return (folder / DATASET_FILE).stat().st_mtime_ns
+    try:
+        return (folder / DATASET_FILE).stat().st_mtime_ns
+    except OSError:  # removed meanwhile
+        return 0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
-import click
 import typer
 from rich.console import RenderableType
-from rich.markdown import Markdown
 from rich.table import Table
 
 from fastpipe.tools.cli.console import exit_codes, out
@@ -16,6 +15,9 @@ from fastpipe.tools.show.pages import Page, find_page, list_pages
 # Longer lines are hard to read.
 _MAX_WIDTH = 100
 _MAIN = "main pages"
+# Options of less, if the user has set none, as git sets them: end at once if the page fits the screen, show
+# colours, and leave the text there.
+_LESS = "FRX"
 
 
 def _complete_page(incomplete: str) -> list[tuple[str, str]]:
@@ -38,6 +40,8 @@ def docs(
 
     In a terminal it opens in a pager. In a pipe or a file it is Markdown.
     """
+    from rich.markdown import Markdown  # the other commands need not wait for it
+
     with exit_codes():
         if page is None:
             out.print(_page_table(list_pages()))
@@ -47,11 +51,11 @@ def docs(
         if not out.is_terminal:
             typer.echo(text, nl=False)
             return
-        with out.capture() as captured:
-            # A theme without a background suits dark and light terminals.
-            page_text = Markdown(text, code_theme="ansi_dark", hyperlinks=False)
+        # A theme without a background suits dark and light terminals.
+        page_text = Markdown(text, code_theme="ansi_dark", hyperlinks=False)
+        os.environ.setdefault("LESS", _LESS)
+        with out.pager(styles=True):
             out.print(page_text, width=min(out.width, _MAX_WIDTH))
-        click.echo_via_pager(captured.get(), color=True)
 
 
 def _page_table(pages: list[Page]) -> RenderableType:
