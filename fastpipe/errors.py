@@ -258,27 +258,44 @@ def no_permission(error: OSError) -> str:
 
 
 def closed_path(path: str | Path) -> str:
-    """The message about a path that may not be read, or a folder above it; "": there is none."""
+    """The message about a path that may not be read, or a folder above it; "": it may be read."""
     from pathlib import Path
 
     path = Path(path)
     # A file may not even exist: what may not be read is the folder that would have it.
-    for folder in (*reversed(path.parents), path):
-        is_readable = os.access(folder, os.R_OK | os.X_OK)
-        if not is_readable and folder.is_dir():
-            return _permission_denied(f"the folder {readable(folder)}", "u+rx", folder)
+    for parent in reversed(path.parents):
+        # To read what is in a folder, nobody has to list it.
+        if os.path.isdir(parent) and not os.access(parent, os.X_OK):
+            return _permission_denied(f"the folder {readable(parent)}", "rx", parent)
+    if os.path.isdir(path) and not os.access(path, os.R_OK | os.X_OK):
+        return _permission_denied(f"the folder {readable(path)}", "rx", path)
     if os.path.exists(path) and not os.access(path, os.R_OK):
-        return _permission_denied(readable(path), "u+r", path)
+        return _permission_denied(readable(path), "r", path)
     return ""
 
 
-def _permission_denied(name: str, mode: str, path: Path) -> str:
+def _permission_denied(name: str, rights: str, path: Path) -> str:
+    """The message, with the command for those who may give the rights: the owner, who may be another user."""
     import shlex  # only here: most programs never need it
 
-    return (
-        f"cannot read {name}: permission denied. To allow it: chmod {mode} "
-        f"{shlex.quote(str(path))}"
-    )
+    quoted = shlex.quote(str(path))
+    owner = path.stat().st_uid
+    if owner == os.geteuid():
+        remedy = f"To allow it: chmod u+{rights} {quoted}"
+    else:
+        remedy = (
+            f"Its owner, {_user_name(owner)}, can allow it: chmod a+{rights} {quoted}"
+        )
+    return f"cannot read {name}: permission denied. {remedy}"
+
+
+def _user_name(user_id: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return f"user {user_id}"
 
 
 def in_one_line(problem: object, most: int | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from support.sources.listed import refuse_to_list
 from support.sources.pack_sources import write_folder
 
 import fastpipe
-from fastpipe.errors import DatasetError, PackError, SampleError
+from fastpipe.errors import DatasetError, PackError, SampleError, closed_path
 
 Copy = Callable[[Path], Path]
 
@@ -128,3 +129,31 @@ def test_a_disk_that_refuses_is_not_answered_with_chmod(
     monkeypatch.setattr(os, "open", refusing)
     with pytest.raises(DatasetError, match="cannot be opened: Input/output error; restore it"):
         fastpipe.open(dataset)
+
+
+def test_a_folder_above_need_not_be_listed(
+    flat: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Home folders are often such: others may pass, and may not list them."""
+    dataset = copied(flat)
+    damage(dataset, 3)
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: mode == os.X_OK or path not in dataset.parents
+    )
+    assert closed_path(dataset / "index.npy") == ""
+    with pytest.raises(SampleError) as caught:
+        fastpipe.open(dataset)[3]
+    assert "permission denied" not in str(caught.value)
+
+
+def test_only_the_owner_can_give_a_right(
+    tmp_path: Path, close: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("")
+    close(file)
+    owner = pwd.getpwuid(os.geteuid()).pw_name
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert closed_path(file) == (
+        f"cannot read {file}: permission denied. Its owner, {owner}, can allow it: chmod a+r {file}"
+    )

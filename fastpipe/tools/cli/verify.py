@@ -196,8 +196,8 @@ def _next_step(report: Report) -> str:
             "To repair it: fastpipe verify COPY --repair SRC, with a copy in a folder; then upload "
             "that"
         )
-    for damage in report.findings:
-        denied = closed_path(os.path.join(report.path, damage.file))
+    for file in sorted({damage.file for damage in report.findings}):
+        denied = closed_path(os.path.join(report.path, file))
         if denied:
             return f"It may be sound: {denied}"
     repair = f"To repair it: fastpipe verify {path} --repair SRC"
