@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Iterable
 
 
-class _PublicNamesType(type):
-    """`dir` of a class and of its bases, which completion looks through one by one."""
+class _PublicNamesType(ABCMeta):
+    """`dir` of a class and of its bases, which completion looks through one by one.
+
+    It is an ABCMeta, so that users' classes may have abstract bases besides.
+    """
 
     def __dir__(cls) -> list[str]:
         return _without_internals(super().__dir__(), cls)

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 from fastpipe.distribution import install_extra
 from fastpipe.errors import ClusterError, ConfigError, choice, in_one_line
 from fastpipe.machine.cpus import count_granted_cpus
+from fastpipe.store.remote.retry import RequestError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -298,6 +299,8 @@ def _warn_if_no_node_fits(nodes: list[dict[str, Any]], memory: int) -> None:
 
 def is_of_machine(problem: BaseException) -> bool:
     """Whether an error is of a machine's disk, network or memory: another one may have none."""
+    if isinstance(problem, RequestError):
+        return problem.is_of_network
     if isinstance(problem, (OSError, MemoryError)):
         return True
     # Errors of fastpipe for users are raised from the error of the system.

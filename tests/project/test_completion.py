@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +148,11 @@ def test_the_arguments_of_loader_are_those_in_its_signature(flat: Path) -> None:
         fastpipe.loader(flat, batchsize=8)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"pass the others by name, such as size=224"):
         fastpipe.loader(flat, 8, 224)  # type: ignore[misc]
+
+
+def test_users_classes_may_have_abstract_bases() -> None:
+    class Sized(fastpipe.Augment, Iterable[Any]):
+        """A class as a project with interfaces of its own has it."""
+
+    assert "moments" not in dir(Sized)
+    assert issubclass(Sized, Iterable)

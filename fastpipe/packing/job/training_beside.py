@@ -107,9 +107,10 @@ def _describe(
         return Assumption(f"{difference}. {again}", option)
     new_classes = [name for name in classes if name not in {*known}]
     return Assumption(
-        f"{difference}. {again}; FILE has a class on each line, those of {shown} first, in their order "
-        f"({first_names(known, _MAX_LIST)}), then the new ones ({first_names(new_classes, _MAX_NAMES)}). "
-        f"Or let {shown} grow: fastpipe add SRC {quote_for_shell(str(shown_path))}",
+        f"{difference}. To keep the numbers, let {shown} grow: fastpipe add SRC "
+        f"{quote_for_shell(str(shown_path))}. {again}; FILE has a class on each line, those of "
+        f"{shown} first, in their order ({first_names(known, _MAX_LIST)}), then the new ones "
+        f"({first_names(new_classes, _MAX_NAMES)})",
         f"{_CLASSES_FROM} FILE",
     )
 

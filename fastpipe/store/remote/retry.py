@@ -119,6 +119,8 @@ _KIND_OF_STATUS = {
     412: "replaced",
     416: "replaced",
 }
+# Failures of the way to a server, or of the server at that time.
+_KINDS_OF_NETWORK = ("network", "closed", "host", "certificate", "overloaded")
 _MESSAGE_OF_KIND = {
     "Timeout": "no byte for read_timeout seconds",
     "Connect": "no connection",
@@ -152,8 +154,16 @@ class RequestError(OSError):
     """
 
     def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.words)
+        super().__init__(failure)
         self.failure = failure
+
+    def __str__(self) -> str:
+        return self.failure.words
+
+    @property
+    def is_of_network(self) -> bool:
+        """Whether another machine may have no such failure."""
+        return self.failure.kind in _KINDS_OF_NETWORK
 
 
 def kind_of_failure(error: FastpipeError) -> str:

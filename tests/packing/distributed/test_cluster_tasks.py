@@ -140,6 +140,9 @@ def test_which_errors_are_of_a_machine() -> None:
     assert is_of_machine(MemoryError())
     wrapped.__cause__ = RequestError(Failure("network", "no connection"))
     assert is_of_machine(wrapped)
+    # A wrong password is wrong everywhere.
+    wrapped.__cause__ = RequestError(Failure("denied", "HTTP 403 Forbidden", 403))
+    assert not is_of_machine(wrapped)
     assert not is_of_machine(PackError("the source has changed"))
 
 

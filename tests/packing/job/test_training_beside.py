@@ -8,6 +8,7 @@ import pytest
 from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
+from fastpipe.packing.job.datasets_beside import find_other_version
 
 WORDS = "beside this dataset, numbers"
 
@@ -51,8 +52,11 @@ def test_a_new_class_that_is_sorted_first(data: Path, tmp_path: Path, folder: st
     assert text.startswith(
         f"classes: {data}/train, {WORDS} 'ant' 0; here it is 1 (4 classes have other numbers). "
     )
-    assert "first, in their order (ant, bee, cow, dog), then the new ones (aal)" in text
-    assert f"fastpipe add SRC {data}/train (--classes-from FILE)" in text
+    assert f"let {data}/train grow: fastpipe add SRC {data}/train. For a model" in text
+    end = (
+        "first, in their order (ant, bee, cow, dog), then the new ones (aal) (--classes-from FILE)"
+    )
+    assert text.endswith(end)
     # The options that it names.
     (tmp_path / "names.txt").write_text("ant\nbee\ncow\ndog\naal\n")
     again = {"classes_from": tmp_path / "names.txt", "overwrite": True}
@@ -97,3 +101,26 @@ def test_nothing_is_said_of_others(
 ) -> None:
     assert data.exists()
     assert texts_of(photos(tmp_path / "second", classes), tmp_path / folder) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "other_name", "are_versions"),
+    [
+        ("train", "train_v2", True),
+        ("photos-3", "photos.2", True),
+        ("2024-05", "2025-01", True),
+        ("v1", "v2", True),
+        ("a", "animals", False),
+        ("dog", "dogs_and_cats", False),
+        ("imagenet", "imagenet-val", False),
+        ("1" * 60 + "_x", "train", False),  # a slow pattern would take hours
+    ],
+)
+def test_which_names_are_of_versions(
+    tmp_path: Path, name: str, other_name: str, are_versions: bool
+) -> None:
+    other = tmp_path / "data" / other_name
+    other.mkdir(parents=True)
+    (other / "dataset.json").write_text("{}")
+    expected = other if are_versions else None
+    assert find_other_version(tmp_path / "data" / name) == expected

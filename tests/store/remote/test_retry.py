@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import pickle
 import ssl
 import threading
 import traceback
@@ -28,6 +29,7 @@ from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.retry import (
     REMEDIES,
     Failure,
+    RequestError,
     WrongAnswerError,
     failure_of,
     kind_of_failure,
@@ -235,3 +237,8 @@ def test_the_traceback_of_an_error_has_no_text_of_obstore() -> None:
     text = "".join(traceback.format_exception(caught.value))
     assert "RequestError: no connection to 127.0.0.1:9 (Connection refused)\n" in text
     assert "Debug source" not in text
+
+
+def test_a_failed_request_can_be_sent_to_another_process() -> None:
+    error = RequestError(Failure("denied", "HTTP 403 Forbidden", 403))
+    assert str(pickle.loads(pickle.dumps(error))) == "HTTP 403 Forbidden"  # noqa: S301
