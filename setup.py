@@ -130,13 +130,14 @@ class BuildPy(build_py):
 
     def run(self) -> None:
         super().run()
-        if not self.editable_mode:
-            for page in Path("docs").rglob("*.md"):
-                if "development" in page.parts:
-                    continue
-                made = Path(self.build_lib, "fastpipe", page)
-                made.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(page, made)
+        if self.editable_mode:  # the checkout has them
+            return
+        for page in Path("docs").rglob("*.md"):
+            is_for_contributors = page.parts[1] in ("development", "architecture.md")
+            if not is_for_contributors:
+                copy = Path(self.build_lib, "fastpipe", page)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(page, copy)
 
 
 class BuildExt(build_ext):

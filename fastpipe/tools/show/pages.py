@@ -53,17 +53,17 @@ def find_page(words: str) -> Page:
     """The page with that name or title. ConfigError: there is none, or several have the words."""
     pages = list_pages()
     wanted = words.casefold()
-    found = [page for page in pages if wanted in (page.name, page.title.casefold())]
-    if not found:
-        found = [
+    matching = [page for page in pages if wanted in (page.name, page.title.casefold())]
+    if not matching:
+        matching = [
             page
             for page in pages
             if wanted in page.name or wanted in page.title.casefold()
         ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(page.name for page in found)
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        names = ", ".join(page.name for page in matching)
         raise ConfigError(f"several pages have {words!r} in their titles: {names}")
     guess = did_you_mean(wanted, [page.name for page in pages])
     raise ConfigError(
