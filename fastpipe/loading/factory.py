@@ -56,6 +56,7 @@ from fastpipe.loading.shared_twice import warn_shared_twice
 from fastpipe.loading.tokens import count_tokens
 from fastpipe.loading.unknown_arguments import INSTEAD
 from fastpipe.loading.user_draws import warn_of_user_draws
+from fastpipe.loading.values_of_boxes import warn_of_dropped_boxes
 from fastpipe.machine.cpus import count_granted_cpus
 from fastpipe.plan.arrays import Arrays
 from fastpipe.plan.buckets import Buckets
@@ -66,7 +67,7 @@ from fastpipe.plan.crop_options import (
     parse_flip_probability,
     parse_whole_images,
 )
-from fastpipe.plan.crops import Crop
+from fastpipe.plan.crops import Crop, Letterbox, Resize
 from fastpipe.plan.epoch import check_image_sizes
 from fastpipe.plan.maps import Maps
 from fastpipe.plan.option_conflicts import conflict_error
@@ -431,6 +432,9 @@ def loader(
         warn_cropped_twice(augments, train=train)
         if not train and reader is not None:
             warn_cropped_objects(dataset, reader.names)
+    is_cropped = not whole_images and not isinstance(crop, (Resize, Letterbox))
+    if with_images and is_cropped and reader is not None:
+        warn_of_dropped_boxes(dataset, reader.requests)
     if with_images:
         notices.warn_swapped_size(dataset, size)
         if not has_size:

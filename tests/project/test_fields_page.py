@@ -98,6 +98,21 @@ def test_targets_of_a_detector(fielded: Path, tmp_path: Path) -> None:
     names["loader"].close()
 
 
+def test_values_of_boxes(tmp_path: Path) -> None:
+    fields = {"boxes": "boxes", "iscrowd": "json"}
+    with fastpipe.Writer(tmp_path / "written", fields, classes=["cat"]) as writer:
+        for number in range(9):
+            writer.add(
+                smooth_noise(40, 30, seed=number),
+                key=f"{number}.jpg",
+                boxes={"boxes": [[0, 0, 5, 5], [10, 10, 30, 25]], "labels": [0, 0]},
+                iscrowd=[0, 1],
+            )
+    names = run(-1, tmp_path / "written", tmp_path)
+    assert len(names["boxes"]) == len(names["labels"]) == len(names["iscrowd"])
+    names["loader"].close()
+
+
 def test_arrays(fielded: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     for number in range(9):
