@@ -25,9 +25,11 @@ if TYPE_CHECKING:  # the commands that show a dataset need no torch
 # Whoever changes the order of samples, or the content of a state, raises it. docs/stability.md
 # promises that releases with the same first number keep it.
 STATE_VERSION = 1
-# A key in "order", which is a text, for the stored datasets of the state. Only messages need it.
+# Keys in "order", which is a text, that only messages need: the stored datasets, and the classes
+# with the numbers that training has them by.
 _STORED = "stored"
-# A state keeps the names of so many classes of a stored dataset, so that it stays small.
+_CLASSES = "class_names"
+# A state keeps the names of so many classes, so that it stays small.
 _MAX_CLASSES = 100
 _MAX_SHOWN_CLASSES = 2
 # A key in "order" of batches with a budget: the number of ranks, which may change.
@@ -61,7 +63,11 @@ def make_state(
     take apart.
     """
     stored = [_Stored.of(dataset.index) for dataset in data.stored]
-    order = {**_order(recipe, position.epoch), _STORED: stored}
+    order = {
+        **_order(recipe, position.epoch),
+        _STORED: stored,
+        _CLASSES: data.classes[:_MAX_CLASSES],
+    }
     return {
         "version": STATE_VERSION,
         **_identity(data),
@@ -106,10 +112,15 @@ def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
         raise not_a_state from None
 
     stored = order.pop(_STORED, None)
+    saved_classes = order.pop(_CLASSES, None)
     if dataset != data.index.content:
+        other_numbers = ""
+        if isinstance(saved_classes, list):
+            names = [str(name) for name in saved_classes]
+            other_numbers = describe_other_numbers(names, data.classes)
         raise ConfigError(
             f"load_state_dict: {_describe_other_dataset(stored, versions, data)}, or start without "
-            f"the state. {_describe_other_numbers(stored, data)}{_how_to_go_on(state)}"
+            f"the state. {other_numbers}{_how_to_go_on(state)}"
         )
     return order
 
@@ -269,16 +280,15 @@ class _Stored(NamedTuple):
 
     @classmethod
     def of(cls, index: Index) -> _Stored:
-        first_classes = index.classes[:_MAX_CLASSES]
+        first_classes = index.classes[:_MAX_SHOWN_CLASSES]
         return cls(index.lineage, len(index), len(index.classes), first_classes)
 
     def __str__(self) -> str:
         samples = format_count(self.samples, "sample")
         if not self.classes:
             return samples
-        shown_classes = self.first_classes[:_MAX_SHOWN_CLASSES]
-        names = ", ".join(repr(name[:20]) for name in shown_classes)
-        if self.classes > len(shown_classes):
+        names = ", ".join(repr(name[:20]) for name in self.first_classes)
+        if self.classes > len(self.first_classes):
             names += ", ..."
         return f"{samples} of {format_count(self.classes, 'class')}: {names}"
 
@@ -342,15 +352,6 @@ def _read_stored(stored: Any) -> list[_Stored] | None:
         return [_Stored(*values) for values in stored]
     except TypeError:  # somebody has edited the state
         return None
-
-
-def _describe_other_numbers(stored: Any, data: Dataset) -> str:
-    """As describe_other_numbers, of the datasets of a state; "" if it does not know them."""
-    state_datasets = _read_stored(stored)
-    if state_datasets is None or len(state_datasets) != len(data.stored):
-        return ""
-    classes = [dataset.first_classes for dataset in state_datasets]
-    return describe_other_numbers(classes, [dataset.index for dataset in data.stored])
 
 
 def _find_changed(

@@ -304,6 +304,42 @@ def test_classes_with_other_numbers_are_named(tmp_path: Path) -> None:
         assert "other numbers" not in refused(state, folder_of(name, classes))
 
 
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_classes_that_have_their_old_numbers_again_are_not_named(
+    tmp_path: Path, is_joined: bool
+) -> None:
+    """Their numbers are those of the open dataset, and not those of its files."""
+
+    def open_classes(number: int, classes: list[str]) -> fastpipe.Dataset:
+        folder = tmp_path / str(number)
+        for class_name in classes:
+            (folder / class_name).mkdir(parents=True)
+            Image.new("RGB", (16, 16), (number, 0, 0)).save(folder / class_name / "1.jpg")
+        data = fastpipe.open(folder)
+        if not is_joined:
+            return data
+        (tmp_path / f"{number}-more" / "dog").mkdir(parents=True)
+        Image.new("RGB", (16, 16)).save(tmp_path / f"{number}-more" / "dog" / "1.jpg")
+        return data + fastpipe.open(tmp_path / f"{number}-more")
+
+    def state_of(data: fastpipe.Dataset) -> dict[str, Any]:
+        with loader_of(data) as loader:
+            return loader.state_dict()
+
+    old = ["bee", "cow", "dog"]
+    first = open_classes(1, old)
+    second = open_classes(2, ["ant", *old])
+    assert "Classes have other numbers now" in refused(state_of(first), second)
+    second_renumbered = second.with_classes([*old, "ant"])
+    assert "other numbers" not in refused(state_of(first), second_renumbered)
+    # The next state is saved with the numbers that were given.
+    third = open_classes(3, ["aim", "ant", *old])
+    text = refused(state_of(second_renumbered), third)
+    assert "Classes have other numbers now: 'bee' was 0 and is 2" in text
+    third_renumbered = third.with_classes([*old, "ant", "aim"])
+    assert "other numbers" not in refused(state_of(second_renumbered), third_renumbered)
+
+
 def test_of_joined_datasets_the_one_that_has_changed_is_named(flat: Path, tmp_path: Path) -> None:
     folder = tmp_path / "src" / "ant"
     folder.mkdir(parents=True)
