@@ -12,8 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
+from fastpipe.dataset.format.fields import read_fields
 from fastpipe.dataset.format.folder import scheme_of
 from fastpipe.dataset.format.layout import REJECTED_FILE
+from fastpipe.dataset.format.mirroring import can_be_mirrored
 from fastpipe.errors import format_count, readable
 from fastpipe.packing.api import pack as run_pack
 from fastpipe.packing.job.log import format_rejected
@@ -359,14 +361,19 @@ def _loader_call(dst: str, summary: Summary) -> str:
     # A batch for training has to be full, and an epoch has several.
     batch_size = min(_BATCH_SIZE, max(1, summary.info["samples"] // _LEAST_BATCHES))
     name = dst.rstrip("/").rpartition("/")[2]
+    is_training = not is_for_evaluation(name)
     options = ""
-    if is_for_evaluation(name):
+    if not is_training:
         options = ", train=False"
     fields = _fields_to_load(summary.info)
     if fields:
         names = ", ".join(f'"{name}"' for name in fields)
         comma = "," if len(fields) == 1 else ""
         options += f", fields=({names}{comma})"
+    # Training mirrors images, which the loader refuses where only the user knows what becomes of
+    # points and directions.
+    if is_training and fields and not _can_be_mirrored(summary.info):
+        options += ", hflip=False"
     return f"fastpipe.loader({dst!r}, batch_size={batch_size}{options})"
 
 
@@ -378,3 +385,8 @@ def _fields_to_load(info: dict[str, Any]) -> list[str]:
     if info["classes"] or not names:
         return []
     return ["image", *names]
+
+
+def _can_be_mirrored(info: dict[str, Any]) -> bool:
+    fields = read_fields(info)
+    return all(can_be_mirrored(field) for field in fields.values())

@@ -15,6 +15,7 @@ from support.programs.cli_run import failed, fp, succeeded
 from support.sources.pack_sources import saved, segments, write_folder
 
 import fastpipe
+from fastpipe.dataset.format.fields import KINDS
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import size_bytes
 
@@ -94,6 +95,49 @@ def test_the_loader_of_a_detection_dataset_has_its_boxes(tmp_path: Path) -> None
     assert f", or {call} in Python\n" in text
     with eval(call) as loader:  # noqa: S307
         assert [len(batch["boxes"]) for batch in loader] == [2, 2, 2, 2]
+
+
+_VALUES: dict[str, object] = {
+    "int": 1,
+    "floats": [0.5, 0.25],
+    "classes": ["a", "b"],
+    "text": "a dog",
+    "json": {"a": 1},
+    "boxes": [[1, 1, 9, 9]],
+    "keypoints": [[[1, 2, 2], [3, 4, 2]]],
+    "mask": "mask.png",
+    "image": "0.jpg",
+    "array": "array.npy",
+    "images": ["0.jpg", "1.jpg"],
+    "map": "map.npy",
+}
+
+
+@pytest.mark.parametrize("name", ["train", "val"])
+@pytest.mark.parametrize("kind", sorted(_VALUES))
+def test_the_loader_that_is_proposed_works_with_each_kind_of_field(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.jpg").write_bytes(saved())
+    Image.new("L", (70, 45)).save(tmp_path / "mask.png")
+    np.save(tmp_path / "array.npy", np.zeros(4, np.float32))
+    np.save(tmp_path / "map.npy", np.zeros((45, 70, 2), np.float32))  # such as optical flow
+    rows = [{"image": f"{number}.jpg", "value": _VALUES[kind]} for number in range(4)]
+    table = tmp_path / "table.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    packed = tmp_path / name
+    text = succeeded("pack", table, packed, "--field", f"value=value:{kind}")
+    call = text.partition(", or ")[2].removesuffix(" in Python\n")
+    has_no_mirror = name == "train" and kind in ("keypoints", "map")
+    assert (", hflip=False)" in call) == has_no_mirror
+    with eval(call) as loader:  # noqa: S307
+        assert all({"image", "value"} <= batch.keys() for batch in loader)
+
+
+def test_each_kind_of_field_is_tried() -> None:
+    assert {*_VALUES, "bytes"} == {*KINDS}  # a table of paths has no bytes
 
 
 def test_images_beside_class_folders_are_answered_with_what_to_do(
