@@ -23,6 +23,12 @@ class FieldColumn(NamedTuple):
     column: str
     kind: str | None = None
 
+    def written(self) -> str:
+        """As the user writes it: NAME=COLUMN:KIND."""
+        if self.kind is None:
+            return f"{self.name}={self.column}"
+        return f"{self.name}={self.column}:{self.kind}"
+
     def columns_of(self, columns: Iterable[str]) -> tuple[str, ...]:
         """The columns of a table that make the field.
 
@@ -57,10 +63,7 @@ class FieldColumn(NamedTuple):
             )
 
     def __str__(self) -> str:
-        text = f"--field {self.name}={self.column}"
-        if self.kind:
-            text += f":{self.kind}"
-        return text
+        return f"--field {self.written()}"
 
 
 def parse_fields(fields: object) -> tuple[FieldColumn, ...]:

@@ -14,6 +14,8 @@ from support.sources.turned import photos
 import fastpipe
 from fastpipe.dataset.format.description import SELF_CHECKSUM, with_self_checksum
 from fastpipe.errors import PackError
+from fastpipe.packing.job.other_options import describe_other_options
+from fastpipe.packing.shard.options import PackOptions
 
 
 def yolo(root: Path, *orientations: int, label: int = 0, names: tuple[str, ...] = ("cat",)) -> Path:
@@ -131,3 +133,45 @@ def test_another_split_is_named_as_the_user_writes_it(tmp_path: Path) -> None:
     )
     with pytest.raises(PackError, match=words):
         fastpipe.pack(tmp_path / "photos", tmp_path / "packed", split="val")
+
+
+def table_with_scores(folder: Path) -> Path:
+    photos(folder / "photos")
+    rows = [{"path": f"photos/{number}.jpg", "score": 0.5} for number in (1, 2)]
+    (folder / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "table.jsonl"
+
+
+def test_other_fields_are_named_as_the_user_writes_them(tmp_path: Path) -> None:
+    table = table_with_scores(tmp_path)
+
+    def refused(packed: str, *fields: str) -> str:
+        with pytest.raises(PackError) as error:
+            fastpipe.pack(table, tmp_path / packed, fields=list(fields) or None, unlisted="drop")
+        return str(error.value)
+
+    fastpipe.pack(table, tmp_path / "chosen", fields=["score=score"], unlisted="drop")
+    text = refused("chosen")
+    assert "it was packed with --field score=score" in text
+    assert "now it would be without --field (fields=None)" in text
+    text = refused("chosen", "a=score")
+    assert "with the fields score (floats), with --field score=score; now it would be" in text
+    assert "with the fields a (floats), with --field a=score (fields=['a=score'])" in text
+    fastpipe.pack(table, tmp_path / "all", unlisted="drop")
+    assert "it was packed without --field" in refused("all", "score=score")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "all",
+        {"source": "folder"},
+        {"source": {"fields": {"score": "score"}}},
+        {"source": {"classes_from": {"labels": 3}}},
+        {"fields": ["score"]},
+        {"classes": 3},
+    ],
+)
+def test_options_of_another_program_are_no_error_of_their_own(options: Any) -> None:
+    words = "it was packed with options that this fastpipe does not know"
+    assert describe_other_options(options, PackOptions().shaping()) == words

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastpipe.errors import option_name
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.sources.field_columns import FieldColumn
 
 
 def pack_command(pack: Mapping[str, Any]) -> list[str]:
@@ -39,11 +40,8 @@ def source_words(recorded: Mapping[str, Any]) -> list[str]:
     words: list[str] = []
     for name, value in recorded.items():
         if name == "fields":
-            for field, column, kind in value:
-                words += [
-                    "--field",
-                    f"{field}={column}:{kind}" if kind else f"{field}={column}",
-                ]
+            for column in value:
+                words += ["--field", FieldColumn(*column).written()]
         elif name == "classes_from":
             # Only the names are recorded, not where they came from.
             words += ["--classes-from", "NAMES"]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeGuard
 
 from fastpipe.errors import first_names, option_name
 from fastpipe.packing.shard.options import BY_RULE
+from fastpipe.sources.field_columns import FieldColumn
 
 _MAX_NAMES = 5
+
+
+# Options are called by their place in the record. Those of the source are in a record of their own.
+_SOURCE = "source."
 
 
 class _Setting(NamedTuple):
@@ -31,21 +36,16 @@ def describe_other_options(
     """
     if packed == present:
         return ""
-    try:
-        return _describe_difference(dict(packed), present, verb)  # type: ignore[call-overload]
-    except (AttributeError, KeyError, TypeError, ValueError):
+    if not _is_record_of_options(packed):
         return f"it was {verb} with options that this fastpipe does not know"
-
-
-def _describe_difference(
-    packed: Mapping[str, Any], present: Mapping[str, Any], verb: str
-) -> str:
-    before = _flattened(packed)
-    now = _flattened(present)
-    names = [name for name in now if before.get(name) != now[name]]
-    names += [name for name in before if name not in now]
-    old_settings = [_setting(name, before.get(name)) for name in names]
-    new_settings = [_setting(name, now.get(name)) for name in names]
+    old_values = _by_place(packed)
+    new_values = _by_place(present)
+    places = [
+        place for place, value in new_values.items() if old_values.get(place) != value
+    ]
+    places += [place for place in old_values if place not in new_values]
+    old_settings = [_setting(place, old_values.get(place)) for place in places]
+    new_settings = [_setting(place, new_values.get(place)) for place in places]
     old = ", ".join(setting.command_line for setting in old_settings)
     new = ", ".join(setting.command_line for setting in new_settings)
     arguments = ", ".join(setting.python for setting in new_settings if setting.python)
@@ -73,63 +73,117 @@ def describe_other_state(packed: Mapping[str, Any], present: Mapping[str, Any]) 
     return "; ".join(changes) or "the source files have changed"
 
 
-def _flattened(shaping: Mapping[str, Any]) -> dict[str, Any]:
-    """The options by the names of fastpipe.pack's arguments; those that are not given are missing."""
-    options = dict(shaping)
-    kinds = options.pop("fields", None)
-    source = options.pop("source", None)
-    by_rule = options.pop(BY_RULE, None)
-    if isinstance(source, dict):
-        options.update(source)
-    if kinds:
-        options["kinds of fields"] = kinds
-    if by_rule is not None:
-        options["boxes by rule"] = by_rule
-    return {name: value for name, value in options.items() if value is not None}
+def _is_record_of_options(record: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether the values that are shown in parts have the form that PackOptions.shaping gives them."""
+    if not isinstance(record, Mapping):
+        return False
+    source = record.get("source", {})
+    if not isinstance(source, Mapping):
+        return False
+    return (
+        isinstance(record.get("fields", {}), Mapping)
+        and isinstance(record.get("classes") or [], (list, tuple))
+        and _are_field_columns(source.get("fields", []))
+        and _are_class_names(source.get("classes_from", {}))
+    )
 
 
-def _setting(name: str, value: Any) -> _Setting:
+def _are_field_columns(value: object) -> bool:
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(column, list) and len(column) == 3 for column in value)
+
+
+def _are_class_names(value: object) -> bool:
+    if not isinstance(value, Mapping) or not isinstance(
+        value.get("fields", {}), Mapping
+    ):
+        return False
+    lists = [value.get("labels", []), *value.get("fields", {}).values()]
+    return all(isinstance(names, list) for names in lists)
+
+
+def _by_place(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are given, by their place in the record."""
+    values = {place: value for place, value in record.items() if place != "source"}
+    for name, value in record.get("source", {}).items():
+        values[_SOURCE + name] = value
+    # A dataset without fields has an empty record of their kinds.
+    if not values.get("fields"):
+        values["fields"] = None
+    return {place: value for place, value in values.items() if value is not None}
+
+
+def _setting(place: str, value: Any) -> _Setting:
     """A value as a user writes it; None: the option is not given."""
-    if name == "kinds of fields":
-        kinds = [f"{field} ({kind})" for field, kind in (value or {}).items()]
-        return _Setting(f"with the fields {first_names(kinds, _MAX_NAMES) or 'none'}")
-    if name == "boxes by rule":
-        frame = "shown" if value else "stored"
-        return _Setting(f"with boxes of the images as {frame}")
-    if name == "classes":  # a Writer's
-        names = list(map(str, value or ()))
-        return _Setting(f"with the classes {first_names(names, _MAX_NAMES) or 'none'}")
-    if name == "apply_exif":
-        exif = "apply" if value else "ignore"
-        return _Setting(f"with --exif {exif}", f"exif={exif!r}")
-    if name == "shuffle":
-        return _flag("--no-shuffle", value is False, "shuffle", value)
+    if place in _SETTINGS:
+        return _SETTINGS[place](value)
+    name = place.removeprefix(_SOURCE)
     option = option_name(name)
     if isinstance(value, bool):
-        return _flag(option, value, name, value)
+        return _flag(option, is_given=value, python=f"{name}={value!r}")
     if value is None:
         return _Setting(f"without {option}")
-    if name == "classes_from":
-        return _Setting(f"with {option} of {_names_in(value)}")
-    if name == "fields":
-        return _Setting(f"with {' '.join(map(_field_option, value))}")
     return _Setting(f"with {option} {shlex.quote(str(value))}", f"{name}={value!r}")
 
 
-def _flag(option: str, is_given: bool, name: str, value: Any) -> _Setting:
+def _flag(option: str, *, is_given: bool, python: str) -> _Setting:
     preposition = "with" if is_given else "without"
-    return _Setting(f"{preposition} {option}", f"{name}={value!r}")
+    return _Setting(f"{preposition} {option}", python)
 
 
-def _field_option(field: Any) -> str:
-    """The option that chooses a field: --field NAME=COLUMN:KIND."""
-    name, column, kind = field
-    return f"--field {name}={column}:{kind}" if kind else f"--field {name}={column}"
+def _setting_of_exif(value: Any) -> _Setting:
+    exif = "apply" if value else "ignore"
+    return _Setting(f"with --exif {exif}", f"exif={exif!r}")
 
 
-def _names_in(classes: Mapping[str, Any]) -> str:
-    """The names that a file of classes had."""
-    names = list(map(str, classes.get("labels", ())))
-    for field_names in classes.get("fields", {}).values():
+def _setting_of_shuffle(value: Any) -> _Setting:
+    return _flag("--no-shuffle", is_given=value is False, python=f"shuffle={value!r}")
+
+
+def _setting_of_kinds(value: Any) -> _Setting:
+    kinds = [f"{field} ({kind})" for field, kind in (value or {}).items()]
+    return _Setting(f"with the fields {first_names(kinds, _MAX_NAMES) or 'none'}")
+
+
+def _setting_of_writer_classes(value: Any) -> _Setting:
+    names = list(map(str, value or ()))
+    return _Setting(f"with the classes {first_names(names, _MAX_NAMES) or 'none'}")
+
+
+def _setting_of_rule(value: Any) -> _Setting:
+    frame = "shown" if value else "stored"
+    return _Setting(f"with boxes of the images as {frame}")
+
+
+def _setting_of_columns(value: Any) -> _Setting:
+    """The columns that fields are made of: --field NAME=COLUMN:KIND, or fields= in Python."""
+    if value is None:
+        return _Setting("without --field", "fields=None")
+    columns = [FieldColumn(*column).written() for column in value]
+    if not columns:
+        return _Setting("without fields", "fields=[]")
+    options = [f"--field {shlex.quote(column)}" for column in columns]
+    return _Setting(f"with {' '.join(options)}", f"fields={columns!r}")
+
+
+def _setting_of_class_names(value: Any) -> _Setting:
+    """Of a file of classes only the names are recorded."""
+    if value is None:
+        return _Setting("without --classes-from")
+    names = list(map(str, value.get("labels", ())))
+    for field_names in value.get("fields", {}).values():
         names += map(str, field_names)
-    return first_names(names, _MAX_NAMES)
+    return _Setting(f"with --classes-from of {first_names(names, _MAX_NAMES)}")
+
+
+# Options that are not written as their name and their value.
+_SETTINGS: dict[str, Callable[[Any], _Setting]] = {
+    "apply_exif": _setting_of_exif,
+    "shuffle": _setting_of_shuffle,
+    "fields": _setting_of_kinds,
+    "classes": _setting_of_writer_classes,
+    BY_RULE: _setting_of_rule,
+    f"{_SOURCE}fields": _setting_of_columns,
+    f"{_SOURCE}classes_from": _setting_of_class_names,
+}
