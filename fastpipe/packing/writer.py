@@ -34,7 +34,7 @@ from fastpipe.packing.pipeline.converting import convert_sample
 from fastpipe.packing.pipeline.given import (
     NO_IMAGE,
     Given,
-    describe_wrong_label,
+    is_behind_last,
     parse_given,
 )
 from fastpipe.packing.pipeline.keys import Keys
@@ -216,6 +216,8 @@ class Writer:
         self._unseen_texts = {
             name for name, kind in self._kinds.items() if kind == "text"
         }
+        # Some label is the number behind the last class. Such samples are rejected.
+        self._has_label_behind_last = False
         self._failed: BaseException | None = None
         return self
 
@@ -321,6 +323,8 @@ class Writer:
         self._check_complete()
         self._look_for_flags(fields)
         self._look_for_paths(fields)
+        if self._classes is not None and is_behind_last(label, len(self._classes)):
+            self._has_label_behind_last = True
         if key is not None and key in self._keys:
             raise ConfigError(
                 f"key {key!r} of sample {series.count}: an earlier sample has it; expected each key "
@@ -456,16 +460,13 @@ class Writer:
             )
         if self._classes is None:
             return
-        behind_last = describe_wrong_label(len(self._classes), len(self._classes))
-        for _, reason in self.summary.tally.rejected:
-            if reason == behind_last:
-                _LOG.warning(
-                    "%s: no sample has label 0, and some had %d, which is behind the last class: if the "
-                    "labels count from 1, all samples have a wrong class. Subtract 1",
-                    _MADE_BY,
-                    len(self._classes),
-                )
-                return
+        if self._has_label_behind_last:
+            _LOG.warning(
+                "%s: no sample has label 0, and some had %d, which is behind the last class: if the "
+                "labels count from 1, all samples have a wrong class. Subtract 1",
+                _MADE_BY,
+                len(self._classes),
+            )
 
     def _assumed_of_turned(self) -> list[Assumption]:
         """What is assumed about boxes and points of images that EXIF turns; Note [frames]."""

@@ -126,22 +126,32 @@ def state_at(root: SourcePath, path: str) -> FileState:
     return (root / path).state()
 
 
-def state_or_problem(
-    root: SourcePath, path: str, absent: str | None = None
-) -> FileState | str:
-    """The state of a file below a folder, or why it cannot be read.
-
-    The reason is `absent`, if that is given, where there is no file.
-    """
+def state_or_problem(root: SourcePath, path: str) -> FileState | str:
+    """The state of a file below a folder, or why it cannot be read."""
     try:
-        state = state_at(root, path)
+        return _regular_or_problem(state_at(root, path))
     except OSError as problem:
-        if absent is not None and isinstance(problem, FileNotFoundError):
-            return absent
-        return f"cannot be read: {problem.strerror}"
+        return _describe_unreadable(problem)
+
+
+def find_state(root: SourcePath, path: str) -> FileState | str | None:
+    """As state_or_problem; None where there is no file."""
+    try:
+        return _regular_or_problem(state_at(root, path))
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        return _describe_unreadable(problem)
+
+
+def _regular_or_problem(state: FileState) -> FileState | str:
     if not state.is_regular:
         return "not a regular file (a folder, pipe, socket or device)"
     return state
+
+
+def _describe_unreadable(problem: OSError) -> str:
+    return f"cannot be read: {problem.strerror}"
 
 
 class LocalFile(io.FileIO):

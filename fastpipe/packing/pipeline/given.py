@@ -272,15 +272,25 @@ def _parse_label(label: object, classes: Mapping[str, int] | None) -> int:
         given = label if isinstance(label, bool) else number
         if classes is None:
             raise ImageError(f"label {given}: expected 0 to {class_count - 1:,}")
-        raise ImageError(describe_wrong_label(given, class_count))
+        raise ImageError(_describe_wrong_label(given, class_count))
     return number
 
 
-def describe_wrong_label(label: int, class_count: int) -> str:
+def _describe_wrong_label(label: int, class_count: int) -> str:
     """Says that a number is no label of so many classes."""
     if class_count == 1:
         return f"label {label}: there is 1 class, so the only label is 0"
     return f"label {label}: there are {class_count:,} classes, so labels are 0 to {class_count - 1:,}"
+
+
+def is_behind_last(label: object, class_count: int) -> bool:
+    """Whether a label is the number behind the last class, which it is if labels count from 1."""
+    if isinstance(label, (str, bool)):
+        return False
+    try:
+        return operator.index(label) == class_count  # type: ignore[arg-type]
+    except TypeError:
+        return False  # no number
 
 
 def _size_of(picture: str | bytes | OpenedImage | None) -> int:

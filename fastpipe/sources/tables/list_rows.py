@@ -18,7 +18,12 @@ from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.format.open_file import FileState
 from fastpipe.errors import PackError, did_you_mean_path, format_count, readable
 from fastpipe.sources.annotations.placed import FilePlaces, find_places
-from fastpipe.sources.files import SourcePath, not_a_folder, state_or_problem
+from fastpipe.sources.files import (
+    SourcePath,
+    find_state,
+    not_a_folder,
+    state_or_problem,
+)
 from fastpipe.sources.listing import (
     NO_IMAGE_FILE,
     Assumption,
@@ -232,6 +237,20 @@ def _moved_rows(
         yield row._replace(path=path, values=values)
 
 
+class _MissingFileError(ValueError):
+    """A file that a row names does not exist.
+
+    Attributes:
+        is_image: it is the image of the row, and not the file of a field.
+        hint: the end of the message: a similar path; or "".
+    """
+
+    def __init__(self, problem: str, hint: str = "", *, is_image: bool = True) -> None:
+        super().__init__(problem + hint)
+        self.is_image = is_image
+        self.hint = hint
+
+
 class _RowLister:
     """Makes a source of each row: finds its files, numbers its label, and notes its values."""
 
@@ -257,7 +276,10 @@ class _RowLister:
         if options.label_pattern is not None:
             self._class_of = class_by_pattern(options.label_pattern)
         self.has_files = False  # the file of some row exists
-        # Rows whose image does not exist, and the first of them in words.
+        # Rows that cannot be packed as a file does not exist, and the problem of the first.
+        self._num_without_file = 0
+        self._first_problem = ""
+        # Those of them whose image does not exist, and the first of them in words.
         self._num_missing = 0
         self._first_missing = ""
         self._root = root
@@ -269,8 +291,8 @@ class _RowLister:
         self._written_names = WrittenNames(root)
         self._repeated: dict[str, None] = {}  # paths of images in several rows
         # The path in a row of the batch that is being added -> the state of its file, or why the
-        # file cannot be read.
-        self._states: dict[str, FileState | str] = {}
+        # file cannot be read; None: it does not exist.
+        self._states: dict[str, FileState | str | None] = {}
         # The path in a row -> the path of its file, if that is another one.
         self._actual_paths: dict[str, str] = {}
 
@@ -290,16 +312,11 @@ class _RowLister:
 
     def check_lists_have_files(self, table: str) -> None:
         """Raises PackError if only rows without any picture can be packed."""
-        missing = [
-            source.problem
-            for source in self.sources
-            if source.problem and self._no_file in source.problem
-        ]
-        if not missing or len(missing) == len(self.sources):
+        if self._num_without_file in (0, len(self.sources)):
             return  # no row names a picture; or nothing can be packed, which is an error later on
         raise PackError(
             f"{readable(table)}: none of the images that its rows name exists in "
-            f"{readable(self._root)}; the first: {missing[0]}"
+            f"{readable(self._root)}; the first: {self._first_problem}"
         )
 
     def why_empty(self, table: str) -> str:
@@ -374,20 +391,23 @@ class _RowLister:
         self._actual_paths = {}
         if isinstance(self._root, Path):
             for path in paths:
-                absent = self._describe_absent(path)
-                self._states[path] = state_or_problem(self._root, path, absent)
+                state = find_state(self._root, path)
+                self._states[path] = (
+                    self._describe_absent_url(path) if state is None else state
+                )
         else:
             for path, state in zip(paths, self._root.look_up(paths), strict=True):
-                self._states[path] = state or self._describe_absent(path)
+                self._states[path] = state or self._describe_absent_url(path)
 
         for path in paths:
-            if self._states[path] == self._no_file:
+            if self._states[path] is None:
                 self._find_written(path)
 
-    def _describe_absent(self, path: str) -> str:
+    def _describe_absent_url(self, path: str) -> str | None:
+        """Why the file of a URL cannot be read; None: the path is no URL."""
         if scheme_of(path):
             return self._no_url
-        return self._no_file
+        return None
 
     def _find_written(self, path: str) -> None:
         """Looks for a file that a table writes differently. See Note [names as written]."""
@@ -401,11 +421,15 @@ class _RowLister:
             self._states[path] = state_or_problem(self._root, actual_path)
 
     def _state(self, path: str) -> FileState:
-        """The state of a file of the batch. ValueError if the file cannot be read."""
+        """The state of a file of the batch.
+
+        Raises:
+            ValueError: the file cannot be read; a _MissingFileError if it does not exist.
+        """
         state = self._states[path]
+        if state is None:
+            raise _MissingFileError(self._no_file, self._similar_path(path))
         if isinstance(state, str):
-            if state == self._no_file:
-                state += self._similar_path(path)
             raise ValueError(state)
         return state
 
@@ -447,8 +471,9 @@ class _RowLister:
         except ValueError as error:
             problem = str(error)
             if path:
-                self._note_missing(path, problem, row.where)
                 problem += f" ({row.where})"
+            if isinstance(error, _MissingFileError):
+                self._note_missing(error, path, problem, row.where)
             if path in self._actual_paths:
                 # The file has a row, if a bad one, so it is no image without a row.
                 self.names.setdefault(self._actual_paths[path], 0)
@@ -487,15 +512,20 @@ class _RowLister:
             note=note,
         )
 
-    def _note_missing(self, path: str, problem: str, row_name: str) -> None:
-        """Counts a row whose image does not exist."""
-        if not problem.startswith(self._no_file):
+    def _note_missing(
+        self, error: _MissingFileError, path: str, problem: str, row_name: str
+    ) -> None:
+        """Counts a row that names a file that does not exist. `path`: of its image."""
+        self._num_without_file += 1
+        self._first_problem = self._first_problem or problem
+        if not error.is_image:
             return
         self._num_missing += 1
         if not self._first_missing:
-            hint = problem.removeprefix(self._no_file)
             place = readable(self._root / path)
-            self._first_missing = f"{show_row(row_name)}: {place} does not exist{hint}"
+            self._first_missing = (
+                f"{show_row(row_name)}: {place} does not exist{error.hint}"
+            )
 
     def _size_of_files(self, row: Row) -> int:
         """The size of the files that the fields of a row name."""
@@ -602,7 +632,10 @@ class _RowLister:
         try:
             state = self._state(path)
         except ValueError as error:
-            raise ValueError(f"field {field}: {readable(path)}: {error}") from None
+            problem = f"field {field}: {readable(path)}: {error}"
+            if isinstance(error, _MissingFileError):
+                raise _MissingFileError(problem, is_image=False) from None
+            raise ValueError(problem) from None
         path = self._actual_paths.get(path, path)
         self.names.setdefault(path, 0)  # the file of a field is not stray
         return {"file": path, "size_bytes": state.size_bytes}, state
