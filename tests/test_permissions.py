@@ -56,6 +56,28 @@ def test_a_folder_that_pack_may_not_list(
     )
 
 
+def test_a_class_folder_that_pack_may_not_read(
+    tmp_path: Path, close: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_folder(tmp_path / "source")
+    closed = source / "ant"
+    system_stat = os.stat
+
+    def refusing(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        # The folder itself has a state, but nobody may look for a file in it.
+        if isinstance(path, (str, Path)) and closed in Path(path).parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return system_stat(path, *args, **options)
+
+    close(closed)
+    monkeypatch.setattr(os, "stat", refusing)
+    with pytest.raises(PackError) as caught:
+        fastpipe.pack(source, tmp_path / "packed")
+    assert str(caught.value) == (
+        f"cannot read the folder {closed}: permission denied. To allow it: chmod u+rx {closed}"
+    )
+
+
 def test_a_table_that_may_not_be_read(tmp_path: Path, close: Callable[[Path], None]) -> None:
     table = write_folder(tmp_path / "source") / "labels.csv"
     table.write_text("path,label\ncat/1.jpg,cat\n")

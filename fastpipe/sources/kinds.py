@@ -25,7 +25,7 @@ from fastpipe.sources.class_names import (
     with_names_of_field,
 )
 from fastpipe.sources.file_formats import MANIFESTS
-from fastpipe.sources.files import SourcePath, names_in, path_below
+from fastpipe.sources.files import SourcePath, names_in, path_below, unreadable
 from fastpipe.sources.folders.class_folders import ClassFolders, find_class_folders
 from fastpipe.sources.folders.class_lists import find_names_of_numbers
 from fastpipe.sources.folders.classes_in_names import describe_classes_in_names
@@ -125,9 +125,27 @@ def list_sources(
             of this source may have other numbers.
 
     Raises:
-        PackError, DatasetError: there is nothing, or it is damaged.
+        PackError, DatasetError: there is nothing, it is damaged, or it may not be read.
     """
     options = options or SourceOptions()
+    try:
+        return _list_sources(
+            root, seed, options, shuffle=shuffle, is_pattern=is_pattern
+        )
+    except PermissionError as problem:
+        # Whoever looks whether a file is in a folder meets the folders that may not be read.
+        raise unreadable(root, problem) from problem
+
+
+def _list_sources(
+    root: SourcePath,
+    seed: int,
+    options: SourceOptions,
+    *,
+    shuffle: bool,
+    is_pattern: bool,
+) -> Listing:
+    """As list_sources. PermissionError: a folder may not be read."""
     taken_ns = time.time_ns()
     if not root.exists():
         raise PackError(_describe_missing(root))
