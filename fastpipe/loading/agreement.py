@@ -33,6 +33,7 @@ import atexit
 import json
 import logging
 import os
+import platform
 import sys
 import threading
 import time
@@ -158,7 +159,12 @@ class Agreement:
         # As JSON has them, since another rank reads them so.
         encoded = json.dumps(epoch_facts(recipe, epoch, self._data))
         facts = json.loads(encoded)
-        mine = {"rank": ranks.rank, "facts": facts, "paths": paths_of(self._data)}
+        mine = {
+            "rank": ranks.rank,
+            "machine": platform.node(),
+            "facts": facts,
+            "paths": paths_of(self._data),
+        }
         first = _exchange(store, key, mine)  # this rank's own, if it is the first
         if first is not None and first["facts"] != facts:
             message = self._describe_difference(mine, first, epoch, ranks.world_size)
@@ -327,7 +333,9 @@ class Agreement:
 def _dataset_of(rank_facts: dict[str, Any]) -> RankDataset:
     """The dataset in what a rank has written about itself."""
     fingerprint = rank_facts["facts"]["dataset"]
-    return RankDataset(rank_facts["rank"], fingerprint, rank_facts["paths"])
+    return RankDataset(
+        rank_facts["rank"], rank_facts["machine"], fingerprint, rank_facts["paths"]
+    )
 
 
 def _shared_store(recipe: Recipe) -> Any:

@@ -17,6 +17,7 @@ class RankDataset(NamedTuple):
     """The dataset of a rank."""
 
     rank: int
+    machine: str  # its host name
     fingerprint: str
     paths: Sequence[str]  # of the stored datasets that it consists of
 
@@ -37,7 +38,7 @@ def describe_datasets(low: RankDataset, high: RankDataset) -> str:
 
 def advise_on_datasets(low: RankDataset, high: RankDataset, world_size: int) -> str:
     """What to do: if each rank has opened a part of the data, to open all parts on all ranks."""
-    if not _are_parts(low.paths, high.paths):
+    if not _are_parts(low, high):
         return _COPY
     parts = f"{low.paths[0]!r}, {high.paths[0]!r}"
     if world_size > 2:
@@ -48,9 +49,13 @@ def advise_on_datasets(low: RankDataset, high: RankDataset, world_size: int) -> 
     )
 
 
-def _are_parts(low_paths: Sequence[str], high_paths: Sequence[str]) -> bool:
+def _are_parts(low: RankDataset, high: RankDataset) -> bool:
     """Whether each rank has a dataset of its own, and not a copy of one of them."""
-    if len(low_paths) != 1 or len(high_paths) != 1:
+    if len(low.paths) != 1 or len(high.paths) != 1:
         return False
+    low_path = low.paths[0]
+    high_path = high.paths[0]
+    if low.machine == high.machine:
+        return low_path != high_path
     # A copy on a disk of each machine has the same name.
-    return os.path.basename(low_paths[0]) != os.path.basename(high_paths[0])
+    return os.path.basename(low_path) != os.path.basename(high_path)

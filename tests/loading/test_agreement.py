@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -150,10 +151,11 @@ def test_another_dataset_or_part_of_it_is_refused(
     assert "stored is" not in str(refused.value), "what a state keeps for its own messages"
 
 
+@pytest.mark.parametrize("names", [("part-0", "part-1"), ("part-0/packed", "part-1/packed")])
 def test_a_dataset_of_each_rank_is_named_with_what_reads_all_of_them(
-    flat: Path, textured: Path, ranks: Ranks, made: Made, tmp_path: Path
+    flat: Path, textured: Path, ranks: Ranks, made: Made, tmp_path: Path, names: tuple[str, str]
 ) -> None:
-    parts = [tmp_path / "part-0", tmp_path / "part-1"]
+    parts = [tmp_path / name for name in names]
     for data, part in zip((flat, textured), parts, strict=True):
         shutil.copytree(data, part)
     ranks.become(0)
@@ -173,13 +175,20 @@ def test_a_dataset_of_each_rank_is_named_with_what_reads_all_of_them(
 
 
 def test_another_copy_on_each_machine(
-    flat: Path, textured: Path, ranks: Ranks, made: Made, tmp_path: Path
+    flat: Path,
+    textured: Path,
+    ranks: Ranks,
+    made: Made,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for machine, data in {"one": flat, "two": textured}.items():
         shutil.copytree(data, tmp_path / machine / "data")
     ranks.become(0)
+    monkeypatch.setattr(platform, "node", lambda: "one")
     next(iter(made(tmp_path / "one/data")))
     ranks.become(1)
+    monkeypatch.setattr(platform, "node", lambda: "two")
     with pytest.raises(ConfigError, match="may have an older or unfinished copy") as refused:
         ids(made(tmp_path / "two/data"))
     assert f"'{tmp_path}/one/data' on rank 0" in str(refused.value)
