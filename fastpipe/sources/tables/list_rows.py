@@ -137,6 +137,9 @@ def list_rows(
         if without_row:
             # Rows of other splits add no sources, only the paths of their images.
             other_rows = unlisted.rows_of_other_files()
+            if other_rows is None:
+                without_row = []
+                other_rows = ()
             if elsewhere is not None:
                 other_rows = _moved_rows(other_rows, elsewhere, fields)
             lister.add_rows(other_rows)

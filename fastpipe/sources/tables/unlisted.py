@@ -33,8 +33,9 @@ class Unlisted(NamedTuple):
     choice: str | None
     # The values of the fields of such an image.
     values: Mapping[str, Any] = {}
-    # Reads the rows of files about other splits. It is called only if there are such images.
-    rows_of_other_files: Callable[[], Iterable[Row]] = tuple
+    # Reads the rows of files about other splits. It is called only if there are such images. None:
+    # it would take long to read them, so nothing is said of such images.
+    rows_of_other_files: Callable[[], Iterable[Row] | None] = tuple
 
 
 def find_images_without_row(

@@ -13,6 +13,7 @@ from support.sources.people import assumed, photos
 
 import fastpipe
 from fastpipe.errors import PackError
+from fastpipe.sources.annotations import coco_unlisted
 
 
 def write(file: Path, names: Iterable[str]) -> Path:
@@ -97,6 +98,23 @@ def test_splits_in_one_folder(tmp_path: Path, images: str, annotations: str, pat
         assert any("1 image in the same folders is not listed" in text for text in said)
     pack(files["val"], tmp_path, image_root=source / images, unlisted="keep")
     assert by_path(tmp_path / "packed", "boxes").keys() == {"c.jpg", "d.jpg"}
+
+
+def test_a_split_with_its_annotations_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large file is not read for a message alone; nor is it said that its images are not listed."""
+    source = tmp_path / "src"
+    photos(source, "a.jpg", "b.jpg", "c.jpg", "d.jpg")
+    train = write(source / "train.json", ["a.jpg"])
+    val = write(source / "val.json", ["b.jpg", "c.jpg"])
+    val.write_text(json.dumps(json.loads(val.read_text()), sort_keys=True))
+    (said,) = pack(train, tmp_path)
+    assert "1 image in the same folders is not listed" in said
+    monkeypatch.setattr(coco_unlisted, "_MAX_ENTRIES", 2)
+    assert pack(train, tmp_path) == []
+    pack(train, tmp_path, unlisted="keep")
+    assert by_path(tmp_path / "packed", "boxes").keys() == {"a.jpg", "d.jpg"}
 
 
 def test_files_that_list_images_of_other_folders(tmp_path: Path) -> None:
