@@ -3,7 +3,7 @@
     fastpipe demo --photos 1200
     python examples/train_demo.py
 
-The first command makes the photos (the page "The demo photos" of the documentation) and packs them. This program
+The first command makes the photos (docs/development/demo-photos.md) and packs them. This program
 trains four convolutions on five sixths of them with batches of fastpipe.loader, tests on the others, and ends with
 exit code 1 if fewer than 80 % of these are recognised. 10 % would be chance.
 """

@@ -1,6 +1,6 @@
 """The columns that `save_columns` wrote beside a packed dataset <-> files in DST/columns.
 
-The page "Format" of the documentation specifies them.
+`fastpipe docs format` specifies them.
 """
 
 from __future__ import annotations

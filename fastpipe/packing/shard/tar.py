@@ -51,7 +51,7 @@ class ShardFile:
         self.size_bytes = 0
 
     def write(self, piece: bytes) -> None:
-        """Appends a piece. OSError: the disk refuses it, or has lost an earlier piece."""
+        """Appends a piece. OSError: writing fails, or an earlier piece was lost."""
         # The hash is made of what should be written. So `fastpipe verify` notices a disk
         # that has written something else.
         self._hash.update(piece)

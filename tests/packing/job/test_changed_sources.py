@@ -34,7 +34,7 @@ def test_another_image_root(source: Path, tmp_path: Path) -> None:
     options = {"image_column": "id", "label_column": "label"}
     fastpipe.pack(table, tmp_path / "dst", image_root=source, **options)
     text = refused(table, tmp_path / "dst", image_root=source / "train", **options)
-    assert "packed already, from the same pictures with other paths, such as " in text
+    assert "packed already, from the same images with other paths, such as " in text
     assert "They differ by train/ in front, so SRC or --image-root (image_root=) is another" in text
     assert "Files were moved" not in text
     fastpipe.pack(table, tmp_path / "dst", image_root=source / "train", overwrite=True, **options)

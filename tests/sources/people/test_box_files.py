@@ -465,7 +465,7 @@ OTHER_PICTURE = (
 )
 @becomes(
     "VOC: 000.xml that names 001.jpg, as after renaming",
-    "the image that the file is called like counts; the files are counted",
+    "the image with the name of the file counts; the files are counted",
 )
 def test_stale_names_of_voc(tmp_path: Path, names: tuple[str, str], other_count: int) -> None:
     """Names in a circle, or several files with one name."""
@@ -480,7 +480,7 @@ def test_stale_names_of_voc(tmp_path: Path, names: tuple[str, str], other_count:
 
 
 @becomes(
-    "VOC: several files, called like no image, that name one",
+    "VOC: several files without an image of their name, whose `<filename>` is the same image",
     "a sample each; the summary counts such images",
 )
 def test_files_of_voc_for_one_picture(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_boxes_around_segmentations(tmp_path: Path) -> None:
 
 @becomes(
     "COCO, bbox as corners x0, y0, x1, y1, where `area` or the size of the images shows it; or as "
-    "shares of the image",
+    "normalised coordinates (0 to 1)",
     "refused; the option for corners is named",
     "--box-format xyxy",
 )

@@ -124,7 +124,7 @@ def test_names_of_features(tmp_path: Path, style: str) -> None:
 
 
 @becomes(
-    "objects whose boxes are shares of the image's size",
+    "objects whose boxes are normalised coordinates (0 to 1)",
     "boxes in pixels, and it is said; where the images lie in the table, refused",
 )
 @pytest.mark.parametrize("form", ["plain", "more", "dicts"])

@@ -140,8 +140,8 @@ def test_centres(two: Path) -> None:
 
 
 @becomes(
-    "Open Images: ImageID, LabelName, XMin, XMax, YMin, YMax as shares",
-    "boxes in pixels, with class names; that they are shares is said",
+    "Open Images: ImageID, LabelName, XMin, XMax, YMin, YMax as normalised coordinates (0 to 1)",
+    "boxes in pixels, with class names; that they are normalised is said",
 )
 def test_shares(two: Path) -> None:
     text = (
@@ -171,8 +171,8 @@ def test_shares(two: Path) -> None:
     ],
 )
 @becomes(
-    "boxes as shares, of which one is 1.0001 by rounding",
-    "boxes in pixels, up to the edge of the image; that they are shares is said",
+    "boxes as normalised coordinates (0 to 1), of which one is 1.0001 by rounding",
+    "boxes in pixels, up to the edge of the image; that they are normalised is said",
 )
 def test_rounded_shares(two: Path, columns: str, first: str, second: str) -> None:
     text = f"filename,class,{columns}\na.jpg,ant,{first}\nb.jpg,bee,{second}\n"

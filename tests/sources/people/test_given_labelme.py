@@ -129,7 +129,7 @@ def test_splits_with_a_common_name(tmp_path: Path) -> None:
 
 @becomes(
     "labelme: a.json that names b.jpg, as after renaming",
-    "the image that the file is called like counts; the files are counted",
+    "the image with the name of the file counts; the files are counted",
 )
 def test_a_stale_name(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "a.jpg", "b.jpg")

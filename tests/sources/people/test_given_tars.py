@@ -362,7 +362,7 @@ def test_pairs_in_a_tar(tmp_path: Path, folders: tuple[str, str], text: str) -> 
 
 @becomes(
     "a tar with `1.jpg` and `1_mask.png`, also in class folders",
-    "images; that some are called like masks is said, with what to do",
+    "images; that some have names of masks is said, with what to do",
     "KEY.mask.png in the tar",
 )
 @pytest.mark.parametrize("folder", ["", "cat/"])

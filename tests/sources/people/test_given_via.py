@@ -86,7 +86,7 @@ def test_regions_without_a_class(tmp_path: Path) -> None:
     assert "regions without a class: 1; their class is called object" in assumed(summary)
 
 
-@becomes("VIA: regions with several attributes, none of which is called like a class", "refused")
+@becomes("VIA: regions with several attributes, none of which has a name for classes", "refused")
 @becomes("VIA: a region without the attribute of the others", "the image is rejected")
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "a.jpg", "b.jpg")

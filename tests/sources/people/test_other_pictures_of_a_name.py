@@ -107,7 +107,7 @@ def test_an_odd_row(tmp_path: Path, at_row: int) -> None:
 
 
 @becomes(
-    "GTSRB: `Train.csv` with paths, beside `Meta/0.png`, which is called like a class",
+    "GTSRB: `Train.csv` with paths, beside `Meta/0.png`, which has the name of a class",
     "the user has to choose; the table is named, without --image-root",
 )
 def test_icons_called_like_classes(tmp_path: Path) -> None:

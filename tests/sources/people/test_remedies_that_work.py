@@ -74,7 +74,7 @@ def test_training_of_gtsrb(tmp_path: Path) -> None:
 @pytest.mark.parametrize("header", ["id,label\n", "image,label\n", ""])
 @becomes(
     "`images/` beside `train.csv` and `val.csv`",
-    "the rows of the table that is called like the split",
+    "the rows of the table with the name of the split",
     "--split train",
 )
 def test_tables_called_like_splits(tmp_path: Path, header: str) -> None:
@@ -154,7 +154,7 @@ def test_lists_beside_splits(tmp_path: Path, place: str, folders: tuple[str, str
 
 
 @becomes(
-    "Parquet with a list of texts called like classes, and the index of pandas",
+    "Parquet with a list of texts in the column `tags`, and the index of pandas",
     "JSON; the list is named, the index is not",
     "--field tags=tags:classes",
 )
