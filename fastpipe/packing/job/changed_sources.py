@@ -55,25 +55,19 @@ class SourceChanges(NamedTuple):
         has_moved_all = len(self.moved) == self.num_new == self.num_gone
         return bool(self.moved) and (has_moved_all or not self.has_read_all)
 
-    @property
-    def other_root(self) -> str:
-        """The folders that all paths begin with now, or began with then: "train/".
+    def find_other_root(self) -> str:
+        """The folder that all paths begin with now, or began with then: "train/".
 
         Then nothing was moved: the paths are below another folder, by SRC or --image-root. "" if it
         is not so.
         """
-        folders = set()
-        for old_path, new_path in self.moved:
-            longer, shorter = sorted((old_path, new_path), key=len, reverse=True)
-            folder = longer.removesuffix(shorter)
-            if folder == longer or not folder.endswith("/"):
-                return ""
-            is_gone = longer == old_path
-            folders.add((folder, is_gone))
-        if len(folders) != 1 or not self.is_move:
+        if not self.is_move:
             return ""
-        ((folder, _),) = folders
-        return folder
+        roots = [_find_added_root(*paths) for paths in self.moved]
+        first_root = roots[0]
+        if first_root is None or any(root != first_root for root in roots):
+            return ""
+        return first_root.folder
 
     def describe(self) -> str:
         """For example: 2 files are gone, 2 are new, and 1 has another size or class"""
@@ -102,6 +96,25 @@ class SourceChanges(NamedTuple):
                 f"{new_path}, which was {old_path}"
             )
         return ", ".join(parts)
+
+
+class _AddedRoot(NamedTuple):
+    """A folder that one of two paths of a file has in front of the other."""
+
+    folder: str  # with a slash at its end
+    is_of_old_path: bool
+
+
+def _find_added_root(old_path: str, new_path: str) -> _AddedRoot | None:
+    """The folder in front of one of two paths of a file; None: they differ otherwise."""
+    is_of_old_path = len(old_path) > len(new_path)
+    if is_of_old_path:
+        longer, shorter = old_path, new_path
+    else:
+        longer, shorter = new_path, old_path
+    if not longer.endswith(f"/{shorter}"):
+        return None
+    return _AddedRoot(longer.removesuffix(shorter), is_of_old_path)
 
 
 def compare_with_packed(index: PackedIndex, listing: Listing) -> SourceChanges:

@@ -227,11 +227,14 @@ def _changed_sources_error(place: Place, listing: Listing | None) -> PackError:
         what = f": {changes.describe()}"
     text = f"{place} is packed already, and the source files have changed since, or are others{what}"
     shown = readable(str(place))
-    if changes is not None and changes.other_root:
+    other_root = ""
+    if changes is not None:
+        other_root = changes.find_other_root()
+    if changes is not None and other_root:
         old_path, new_path = changes.moved[0]
         return PackError(
             f"{place} is packed already, from the same images with other paths, such as {new_path}, "
-            f"which was {old_path}. They differ by {changes.other_root} in front, so SRC or --image-root "
+            f"which was {old_path}. They differ by {other_root} in front, so SRC or --image-root "
             "(image_root=) is another one than before, or all files were moved. To pack all of them again "
             "with the new paths, pass --overwrite (overwrite=True), or choose another folder"
         )
