@@ -333,6 +333,7 @@ def test_a_loader_of_everything_has_the_state_it_always_had(flat: Path) -> None:
         "global_batch_size",
         "sequences",
         "stored",
+        "class_names",
     ]
 
 
