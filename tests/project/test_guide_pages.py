@@ -14,6 +14,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +31,7 @@ from support.ranks.torchrun import free_port, ranks
 from torch.utils.data import DataLoader
 
 import fastpipe
+from fastpipe.loading.advice import STAGES
 from fastpipe.tools.demo.photos import write_photos
 
 DOCS = ROOT / "docs"
@@ -253,6 +255,31 @@ def test_the_program_that_predicts_runs_alone_and_with_ranks(
     keys = sorted(str(key) for key in fastpipe.open("data/val")["key"])
     assert sorted(row[0] for row in joined[1:]) == keys
     assert sorted(row[:2] for row in joined[1:]) == sorted(row[:2] for row in alone[1:])
+
+
+def test_the_page_on_a_slow_loop_has_a_row_for_each_stage() -> None:
+    page = (DOCS / "how-to" / "slow-loop.md").read_text()
+    rows = [row.split("|")[2] for row in page.splitlines() if row.startswith("| above")]
+    assert set(re.findall(r"`(\w+)`", "".join(rows))) == set(STAGES)
+
+
+def test_a_loop_that_waits_for_augmentation_is_in_the_row_of_the_table(workplace: Path) -> None:
+    page = (DOCS / "how-to" / "slow-loop.md").read_text()
+    slow = torch.nn.Identity()
+    slow.register_forward_hook(lambda *_: time.sleep(0.05))
+    augment = fastpipe.Augment(slow)
+    with fastpipe.loader("data/train", 4, size=32, augment=augment) as loader:
+        for _ in loader:
+            time.sleep(0.002)
+            stats = loader.stats()
+            if stats.batches == 3:
+                break
+    assert stats.load_ratio > 0.1
+    row = f"| above | `{stats.slowest}` | none | {stats.rows_waiting} | `prefetch_factor` |"
+    assert stats.slowest == "augment_s"
+    assert stats.threads_busy == 0
+    assert stats.batches_ready == 2
+    assert row in page
 
 
 def test_the_keys_held_out_are_not_taken_for_annotations(
