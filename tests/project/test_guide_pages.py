@@ -257,6 +257,37 @@ def test_the_program_that_predicts_runs_alone_and_with_ranks(
     assert sorted(row[:2] for row in joined[1:]) == sorted(row[:2] for row in alone[1:])
 
 
+def photos_of(folder: str, classes: list[str]) -> None:
+    """Photos in class folders with these names; "": in no class folder."""
+    for number in range(10):
+        path = Path(folder, classes[number % len(classes)], f"{number}.jpg")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        smooth_noise(40, 50, seed=number).save(path)
+
+
+@pytest.mark.parametrize("classes", [[""], ["dog"], ["bird", "fish", "dog"]])
+def test_predictions_have_the_names_of_the_training_set(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, classes: list[str]
+) -> None:
+    photos_of("others", classes)
+    program = programs(DOCS / "how-to" / "predictions.md")[0]
+    Path("predict.py").write_text(program.replace("data/val", "others"))
+    model = given()["model"]
+    with torch.no_grad():
+        model[-1].bias.copy_(torch.tensor([-100.0, 100.0]))  # always the second class
+    torch.save(model, "model.pt")
+    monkeypatch.delenv("RANK")
+    monkeypatch.delenv("WORLD_SIZE")
+    exec(compile(Path("predict.py").read_text(), "predict.py", "exec"), {})
+    for exit_code, output in ranks("predict.py"):
+        assert exit_code == 0, output
+
+    names = []
+    for path in sorted(Path().glob("predictions*.csv")):
+        names.append([row["class"] for row in csv.DictReader(path.read_text().splitlines())])
+    assert names == [["dog"] * 5, ["dog"] * 5, ["dog"] * 10]
+
+
 def test_the_page_on_a_slow_loop_has_a_row_for_each_stage() -> None:
     page = (DOCS / "how-to" / "slow-loop.md").read_text()
     rows = [row.split("|")[2] for row in page.splitlines() if row.startswith("| above")]
