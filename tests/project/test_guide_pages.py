@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import io
 import json
 import re
 import shlex
@@ -24,6 +25,7 @@ import numpy as np
 import prometheus_client
 import pytest
 import torch
+from PIL import Image
 from support.checkout import ROOT
 from support.pictures.drawn import smooth_noise
 from support.programs.cli_run import succeeded
@@ -255,6 +257,25 @@ def test_the_program_that_predicts_runs_alone_and_with_ranks(
     keys = sorted(str(key) for key in fastpipe.open("data/val")["key"])
     assert sorted(row[0] for row in joined[1:]) == keys
     assert sorted(row[:2] for row in joined[1:]) == sorted(row[:2] for row in alone[1:])
+
+
+@pytest.mark.parametrize("has_grown", [False, True])
+def test_the_stored_image_is_that_of_the_sample(workplace: Path, has_grown: bool) -> None:
+    if has_grown:
+        photos_of("photos", ["added"])
+        fastpipe.add("photos", "data/train")
+        fastpipe.remove("data/train", keys=["cat/0.jpg"])
+    names = run(DOCS / "how-to" / "raw-bytes.md", {})
+    stored = torch.from_numpy(np.array(Image.open(io.BytesIO(names["stored"]))))
+    assert torch.equal(stored.permute(2, 0, 1), names["image"])
+
+
+def test_unpacked_files_are_called_as_the_page_says(workplace: Path) -> None:
+    succeeded("unpack", "data/train", "photos-again")
+    for path in Path("photos-again").glob("*/*"):
+        assert re.fullmatch(
+            r"(cat|dog)/\d{6}-\d{8}\.jpg", path.relative_to("photos-again").as_posix()
+        )
 
 
 def photos_of(folder: str, classes: list[str]) -> None:
