@@ -259,6 +259,15 @@ def test_the_program_that_predicts_runs_alone_and_with_ranks(
     assert sorted(row[:2] for row in joined[1:]) == sorted(row[:2] for row in alone[1:])
 
 
+def test_saved_labels_are_undone_as_the_page_says(workplace: Path) -> None:
+    labels = ["saved"] * PHOTOS
+    fastpipe.open("data/train").with_labels(labels).save_columns("data/train")
+    assert fastpipe.open("data/train").classes == ["saved"]
+    assert "saved" not in succeeded("inspect", "data/train")
+    shutil.rmtree("data/train/columns")
+    assert fastpipe.open("data/train").classes == ["cat", "dog"]
+
+
 @pytest.mark.parametrize("has_grown", [False, True])
 def test_the_stored_image_is_that_of_the_sample(workplace: Path, has_grown: bool) -> None:
     if has_grown:
