@@ -375,7 +375,8 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
     def save_columns(self, destination: str | Path) -> None:
         """Writes the columns and labels of `with_column` and `with_labels` beside the dataset.
 
-        `fastpipe.open` finds them there again.
+        `fastpipe.open` finds them there again, in DST/columns. Upload that folder with the others,
+        and it finds them behind the URL, too.
 
         Args:
             destination: the folder of the dataset, or of a copy of it.

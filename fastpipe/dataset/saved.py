@@ -13,13 +13,14 @@ from fastpipe.dataset.column_values import as_array, spans
 from fastpipe.dataset.format.description import file_hash, read_info
 from fastpipe.dataset.format.folder import check_local
 from fastpipe.dataset.format.index import Index
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.pages import name_page
 from fastpipe.plan.content import ColumnReader
 from fastpipe.store.saved_columns import (
     LABEL,
     SavedColumns,
-    list_file,
+    list_place,
     read_saved,
     unreadable_list,
     write_column,
@@ -27,6 +28,9 @@ from fastpipe.store.saved_columns import (
 )
 from fastpipe.store.store import Folder
 from fastpipe.warnings_once import warn_once
+
+# Larger columns stay in files.
+_MOST_BYTES_IN_MEMORY = 64 << 20
 
 
 def with_saved(data: Any) -> Any:
@@ -38,17 +42,18 @@ def with_saved(data: Any) -> Any:
     index = data.index
     if not index.packed:
         return data
-    saved = read_saved(index.folder, index.fingerprint)
+    saved = read_saved(index)
     if saved is None:
         return data
     _warn_of_left_behind(index, saved)
     # A column may hold anything, so every error of reading it becomes one that says what to do.
     try:
         for name, file in saved.files.items():
+            values = file if isinstance(index.path, Path) else _read_small(file)
             if name == LABEL:
-                data = data.with_labels(file, classes=saved.classes)
+                data = data.with_labels(values, classes=saved.classes)
             else:
-                data = data.with_column(name, file)
+                data = data.with_column(name, values)
     except (
         OSError,
         ValueError,
@@ -57,19 +62,26 @@ def with_saved(data: Any) -> Any:
         AttributeError,
         DatasetError,
     ) as problem:
-        raise unreadable_list(
-            list_file(index.folder, index.fingerprint), problem
-        ) from problem
+        raise unreadable_list(index, problem) from problem
     return data
 
 
-def _warn_of_left_behind(index: Index, saved: SavedColumns) -> None:
+def _read_small(file: Path) -> Any:
+    """The values of a file of the cache, so that another machine can open a pickle of the dataset;
+    of a large one its path.
+    """
+    if file.stat().st_size > _MOST_BYTES_IN_MEMORY:
+        return file
+    return np.load(file, allow_pickle=False)
+
+
+def _warn_of_left_behind(index: PackedIndex, saved: SavedColumns) -> None:
     """Says once that `fastpipe add` made this version without columns of the one before."""
     if not saved.left_behind:
         return
     names = ", ".join(saved.left_behind)
     version = max(saved.left_behind.values())
-    file = list_file(index.folder, index.fingerprint)
+    file = list_place(index)
     warn_once(
         f"columns left behind {file}",
         f"{index.path}: save_columns wrote {names} for version {version}; version {index.version} "
@@ -81,9 +93,9 @@ def _warn_of_left_behind(index: Index, saved: SavedColumns) -> None:
 
 def check_saved(index: Index) -> None:
     """Raises DatasetError if a column beside a dataset has changed since it was saved."""
-    if not index.packed:
-        return
-    saved = read_saved(index.folder, index.fingerprint)
+    if not isinstance(index, PackedIndex) or not isinstance(index.path, Path):
+        return  # what is fetched is checked when it comes
+    saved = read_saved(index)
     if saved is None:
         return
     for name, path in saved.files.items():

@@ -1,4 +1,5 @@
-"""The columns that `save_columns` wrote beside a packed dataset <-> files in DST/columns.
+"""The columns that `save_columns` wrote beside a packed dataset <-> files in DST/columns, also behind a
+URL.
 
 `fastpipe docs format` specifies them.
 """
@@ -11,11 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
-from fastpipe.dataset.format.description import file_hash
+from fastpipe.dataset.format.folder import Place
+from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import DatasetError
-from fastpipe.store.store import Folder
+from fastpipe.store.store import Store
 
 _FOLDER = "columns"
 # The saved column that takes the place of the dataset's labels.
@@ -56,60 +59,75 @@ class SavedColumns(NamedTuple):
         return rows
 
 
-def list_file(folder: Path, fingerprint: str) -> Path:
-    """The file that lists a version's columns: another version has other samples."""
-    return folder / _list_name(fingerprint)
+def list_place(index: PackedIndex) -> Place:
+    """The file that lists a version's columns, for messages."""
+    return index.path / _list_name(index.fingerprint)
 
 
-def read_saved(folder: Path, fingerprint: str) -> SavedColumns | None:
-    """The saved columns of the version with this fingerprint; None: it has none.
+def read_saved(index: PackedIndex) -> SavedColumns | None:
+    """The saved columns of a version; None: it has none.
 
-    DatasetError: the list cannot be read.
+    DatasetError: the list or a column cannot be read.
     """
-    file = list_file(folder, fingerprint)
     # The list may hold anything, so every error of reading it becomes one that says what to do.
     try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as problem:
-        raise unreadable_list(file, problem) from problem
-    try:
+        content = index.find_beside(_list_name(index.fingerprint))
+        if content is None or _is_web_page(content):
+            return None
         saved: dict[str, Any] = json.loads(content)
         files = {}
         hashes = {}
         for name, entry in saved["columns"].items():
             # The file's name alone: a list must not lead to another folder.
-            files[name] = folder / _FOLDER / Path(entry["file"]).name
+            file_name = Path(entry["file"]).name
             hashes[name] = entry["xxh3_64"]
+            files[name] = index.file_beside(f"{_FOLDER}/{file_name}", hashes[name])
         classes = saved["classes"]
         left_behind = dict(saved.get("left_behind", {}))
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise unreadable_list(file, problem) from problem
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        if isinstance(problem, DatasetError):
+            raise
+        raise unreadable_list(index, problem) from problem
     return SavedColumns(files, hashes, classes, left_behind)
 
 
-def unreadable_list(file: Path, problem: Exception) -> DatasetError:
+def _is_web_page(content: bytes) -> bool:
+    """Whether a web server sent a page, as some do for a file that does not exist."""
+    return content.lstrip().startswith(b"<")
+
+
+def unreadable_list(index: PackedIndex, problem: Exception) -> DatasetError:
     return DatasetError(
-        f"{file} lists columns that cannot be read ({problem}); save them again with "
+        f"{list_place(index)} lists columns that cannot be read ({problem}); save them again with "
         "save_columns, or remove that file"
     )
 
 
-def write_column(store: Folder, name: str, rows: NDArray[Any]) -> dict[str, str]:
+class _Hasher:
+    """A file of which only the XXH3-64 is kept."""
+
+    def __init__(self) -> None:
+        self.digest = xxhash.xxh3_64()
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        return len(data)
+
+
+def write_column(store: Store, name: str, rows: NDArray[Any]) -> dict[str, str]:
     """Writes a column, whole or not at all. Returns its entry of the list."""
-    folder = store.place / _FOLDER
-    with store.open_atomic(f"{_FOLDER}/{name}.npy") as file:
-        np.lib.format.write_array(file, rows, allow_pickle=False)
+    hasher = _Hasher()
+    np.lib.format.write_array(hasher, rows, allow_pickle=False)
+    digest = hasher.digest.hexdigest()
     # With its hash in the name, a file does not take the place of one that an older list names.
-    digest = file_hash(folder / f"{name}.npy")
     file_name = f"{name}-{digest}.npy"
-    (folder / f"{name}.npy").rename(folder / file_name)
+    with store.open_atomic(f"{_FOLDER}/{file_name}") as file:
+        np.lib.format.write_array(file, rows, allow_pickle=False)
     return {"file": file_name, "xxh3_64": digest}
 
 
 def write_list(
-    store: Folder,
+    store: Store,
     fingerprint: str,
     entries: Mapping[str, Mapping[str, str]],
     classes: Sequence[str] | None,
@@ -121,7 +139,7 @@ def write_list(
     the new ones.
 
     Args:
-        store: the dataset's folder.
+        store: the dataset's folder or bucket.
         fingerprint: of the version.
         entries: of the columns, by name, as `write_column` returns them.
         classes: see SavedColumns.

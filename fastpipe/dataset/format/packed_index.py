@@ -107,6 +107,27 @@ class PackedIndex(Index):
         if version is None and shown_as is None:
             self._warn_of_other_shard(info)
 
+    def find_beside(self, name: str) -> bytes | None:
+        """The content of a small file of its folder that dataset.json does not know; None: there is
+        none.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def file_beside(self, name: str, hash_text: str) -> Path:
+        """A file of its folder that `find_beside` led to. Its XXH3-64 is checked where it comes by
+        URL; on this machine the file may be large, and stays unread.
+
+        Raises:
+            DatasetError: it cannot be fetched.
+        """
+        return self.folder / name
+
     def _warn_of_other_shard(self, info: dict[str, Any]) -> None:
         """Says if the folder has a shard more than the dataset: somebody may have copied it there.
 

@@ -8,13 +8,11 @@ added samples keep the labels that they were packed with.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fastpipe.arrays import Bools
-from fastpipe.dataset.format.folder import Place
 from fastpipe.dataset.format.packed_index import PackedIndex
 from fastpipe.errors import format_count
 from fastpipe.packing.shard.entry import Entry
@@ -27,16 +25,14 @@ from fastpipe.store.saved_columns import (
     write_column,
     write_list,
 )
-from fastpipe.store.store import Folder, Store
+from fastpipe.store.store import Store
 
 NO_SAVED_COLUMNS = SavedColumns({}, {}, None, {})
 
 
-def saved_columns_of(index: PackedIndex, destination: Place) -> SavedColumns:
-    """The saved columns of a version. Behind a URL there are none."""
-    if not isinstance(destination, Path):
-        return NO_SAVED_COLUMNS
-    return read_saved(index.folder, index.fingerprint) or NO_SAVED_COLUMNS
+def saved_columns_of(index: PackedIndex) -> SavedColumns:
+    """The saved columns of a version."""
+    return read_saved(index) or NO_SAVED_COLUMNS
 
 
 def is_carried(name: str, saved: SavedColumns, index: PackedIndex) -> bool:
@@ -62,7 +58,7 @@ def carry_over(
         store: the destination.
         info: the content of the next version's dataset.json.
     """
-    if saved == NO_SAVED_COLUMNS or not isinstance(store, Folder):
+    if saved == NO_SAVED_COLUMNS:
         return
     left_behind = dict(saved.left_behind)
     columns = {}

@@ -374,7 +374,7 @@ def open_newest(
             versions_so_far,
             options,
             shlex.join(["fastpipe", *command]),
-            saved_columns_of(index, destination),
+            saved_columns_of(index),
         )
         version.check_newest()
         plan = journal.plan() or {}

@@ -187,14 +187,12 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     _use_origins(listing.sources, index, index.sources())
     # Packing has turned the values of the fields together with the pictures.
     listing = replace(listing, coordinates=STORED)
-    if isinstance(root, Path):
-        listing = add_assumptions(listing, _assume_saved_columns(root, index))
-    return listing
+    return add_assumptions(listing, _assume_saved_columns(root, index))
 
 
-def _assume_saved_columns(root: Path, index: PackedIndex) -> list[Assumption]:
+def _assume_saved_columns(root: SourcePath, index: PackedIndex) -> list[Assumption]:
     """Says that the columns that `save_columns` wrote beside a dataset are not packed."""
-    saved = read_saved(index.folder, index.fingerprint)
+    saved = read_saved(index)
     if saved is None or not saved.files:
         return []
     names = ", ".join(saved.files)

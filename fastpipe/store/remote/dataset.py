@@ -117,6 +117,17 @@ class RemoteIndex(PackedIndex):
             self._version_folder + SOURCES_FILE, self.info["sources"]["file_xxh3_64"]
         )
 
+    def find_beside(self, name: str) -> bytes | None:
+        # It may change at any time, so the cache does not keep it.
+        answer = self._objects.find_optional(name)
+        if answer is None:
+            return None
+        return bytes(answer.data)
+
+    def file_beside(self, name: str, hash_text: str) -> Path:
+        self._bring(name, hash_text)
+        return self._hold.folder / name
+
     def reader(self, mixture: Index | None = None) -> Reader:
         """Returns a reader of its shards, or of those of a mixture that it is part of.
 

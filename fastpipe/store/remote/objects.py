@@ -457,6 +457,23 @@ class Objects:
         request = self.insist(find, f"{self.url / name} cannot be fetched")
         return self.wait(request)
 
+    def find_optional(self, name: str) -> Answer | None:
+        """A small file that most folders do not have; None: it is not there.
+
+        Many buckets answer 403 for a file that does not exist, if the user may not list them.
+        """
+
+        async def find() -> Answer | None:
+            try:
+                return await self._get(name, 0, None)
+            except Exception as problem:
+                if failure_of(problem).kind in ("missing", "denied"):
+                    return None
+                raise
+
+        request = self.insist(find, f"{self.url / name} cannot be fetched")
+        return self.wait(request)
+
     def pieces(
         self,
         get: Callable[[int, int], Coroutine[Any, Any, Answer]],

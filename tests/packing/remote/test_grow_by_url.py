@@ -121,3 +121,27 @@ def test_an_add_that_was_killed_goes_on_or_is_given_up(
     shutil.rmtree(tmp_path / "more")
     assert fastpipe.add(other, packed).added == 2
     assert not any(name.startswith(".pack") for name in bucket.objects("train"))
+
+
+def test_saved_labels_and_columns_are_carried_over(
+    bucket: MemoryBucket, packed: str, opened: Callable[..., Any], tmp_path: Path
+) -> None:
+    local = tmp_path / "local"
+    fastpipe.pack(tmp_path / "src", local, **SMALL)
+    data = fastpipe.open(local)
+    last = len(data.classes) - 1
+    labels = [last] * len(data)
+    with_both = data.with_labels(labels, classes=data.classes).with_column("score", labels)
+    with_both.save_columns(local)
+    bucket.upload(local / "columns", "train/columns")
+    names = opened()["key"]
+    fastpipe.remove(packed, keys=[names[0]])
+    assert opened()["label"].tolist() == opened()["score"].tolist() == labels[1:]
+    photos(tmp_path / "src", 3, first=30, classes=1)
+    added = fastpipe.add(tmp_path / "src", packed, changed="skip")
+    texts = " ".join(assumption.text for assumption in added.assumed)
+    assert "keep the labels that save_columns wrote" in texts
+    assert "score: save_columns wrote it for version 2" in texts
+    grown = opened()
+    assert "score" not in grown.columns
+    assert set(grown["label"][: len(labels) - 1].tolist()) == {last}

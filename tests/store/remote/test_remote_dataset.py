@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from support.programs.warm import run_script
 from support.remote.cases import digests
-from support.remote.range_server import Fault, RangeServer
+from support.remote.range_server import Fault, RangeServer, Request
 
 import fastpipe
 from fastpipe.dataset.format.description import fingerprint, with_self_checksum
@@ -159,3 +162,49 @@ def test_tars_and_braces_by_url(range_server: RangeServer, tmp_path: Path) -> No
     ):
         with pytest.raises(DatasetError, match=words):
             fastpipe.open(f"{range_server.url}/{name}", cache_dir=tmp_path)
+
+
+def test_saved_columns_are_read_behind_a_url(
+    remote_packed: Path, tmp_path: Path, copied: Callable[[Path], Path]
+) -> None:
+    folder = copied(remote_packed)
+    data = fastpipe.open(folder)
+    labels = (np.asarray(data["label"]) + 1) % len(data.classes)
+    scores = np.linspace(0, 1, len(data))
+    corrected = data.with_labels(labels, classes=data.classes).with_column("score", scores)
+    with RangeServer(folder) as served:
+        assert "score" not in fastpipe.open(served.url, cache_dir=tmp_path).columns
+        corrected.save_columns(folder)
+        remote = fastpipe.open(served.url, cache_dir=tmp_path)
+        np.testing.assert_array_equal(remote["label"], labels)
+        np.testing.assert_array_equal(remote["score"], scores)
+        served.forget()
+        again = fastpipe.open(served.url, cache_dir=tmp_path)
+        paths = [request.path for request in served.requests]
+        assert paths == ["dataset.json", f"columns/{data.index.fingerprint}.json"]
+        np.testing.assert_array_equal(again["label"], labels)
+    # Another machine has no such cache.
+    pickled = pickle.dumps(remote)
+    shutil.rmtree(tmp_path)
+    read = pickle.loads(pickled)  # noqa: S301
+    np.testing.assert_array_equal(read._selection.added["score"].rows, scores)
+
+
+@pytest.mark.parametrize("kind", ["denied", "page"])
+def test_servers_without_saved_columns(
+    remote_packed: Path, tmp_path: Path, copied: Callable[[Path], Path], kind: str
+) -> None:
+    """Some answer 403, and some with a page, for a file that does not exist."""
+    folder = copied(remote_packed)
+    fingerprint = fastpipe.open(folder).index.fingerprint
+    name = f"columns/{fingerprint}.json"
+    (folder / "columns").mkdir()
+    (folder / name).write_text("<!doctype html><title>Welcome</title>")
+
+    def deny(request: Request) -> Fault | None:
+        is_denied = kind == "denied" and request.path == name
+        return Fault(status=403) if is_denied else None
+
+    with RangeServer(folder, fault=deny) as served:
+        assert len(fastpipe.open(served.url, cache_dir=tmp_path)) == 160
+        assert [request.path for request in served.requests].count(name) == 1
