@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 from fastpipe.dataset.format import tar_writer as tar
 from fastpipe.dataset.format.folder import Place
@@ -34,10 +35,27 @@ from fastpipe.packing.shard.options import thread_count
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.files import no_link
 from fastpipe.store.remote.dataset import RemoteIndex
+from fastpipe.store.saved_columns import LABEL, SavedColumns, read_saved
 from fastpipe.store.store import Folder
 
 # A thread reads samples of about so many bytes at once.
 _RUN_BYTES = 4 << 20
+
+
+class _Labels:
+    """The labels of the samples: saved ones, or those of the shards."""
+
+    def __init__(self, index: PackedIndex, saved: SavedColumns | None) -> None:
+        self.classes = list(index.classes)
+        # (n,) by sample; None: those of the records.
+        self._rows: NDArray[Any] | None = None
+        if saved is not None and LABEL in saved.files:
+            self._rows = saved.open(LABEL, len(index))
+            self.classes = list(saved.classes or index.classes)
+
+    def label_of(self, row: int, record: np.void) -> int:
+        label = record["label"] if self._rows is None else self._rows[row]
+        return int(label)
 
 
 class UnpackedSample(NamedTuple):
@@ -61,13 +79,16 @@ class UnpackedSample(NamedTuple):
 
 
 def _write_folders(
-    index: PackedIndex, destination: Path, samples: Iterable[UnpackedSample]
+    index: PackedIndex,
+    classes: Sequence[str],
+    destination: Path,
+    samples: Iterable[UnpackedSample],
 ) -> None:
     """Writes CLASS/KEY.jpg or .png; images without a class lie beside the folders."""
     folders: dict[int, Path] = {NO_LABEL: destination}
     # A class without images gets a folder, too, so that the others keep their labels when they are
     # packed again.
-    for label, name in enumerate(index.classes):
+    for label, name in enumerate(classes):
         folder = destination / folder_name(name)
         folders[label] = folder
         try:
@@ -90,7 +111,10 @@ def _write_folders(
 
 
 def _write_tars(
-    index: PackedIndex, destination: Path, samples: Iterable[UnpackedSample]
+    index: PackedIndex,
+    classes: Sequence[str],
+    destination: Path,
+    samples: Iterable[UnpackedSample],
 ) -> None:
     """Writes shards with the names of the dataset's. Each appears when it is whole."""
     for shard, shard_samples in itertools.groupby(samples, lambda sample: sample.shard):
@@ -125,11 +149,16 @@ class Unpacked(NamedTuple):
         images: number of images.
         bytes: of these images.
         left_out: fields of the dataset, for which folders of images have no place.
+        columns_left_out: columns that `save_columns` wrote, for which there is no place.
+        labels: "saved": they are those that `save_columns` wrote; "stored": they are those of the
+            shards, though `save_columns` wrote others; "": it wrote none.
     """
 
     images: int
     bytes: int
     left_out: list[str]
+    columns_left_out: list[str]
+    labels: str
 
 
 def unpack(
@@ -146,8 +175,9 @@ def unpack(
     Args:
         data: the dataset. Shards behind a URL are read there, not through the cache.
         destination: a new or empty folder.
-        form: "folder": CLASS/KEY.jpg or .png, images without a class beside the folders; or
-            "webdataset": shards with the names, samples and members of the dataset's own.
+        form: "folder": CLASS/KEY.jpg or .png, images without a class beside the folders, by the
+            labels that `fastpipe.open` shows; or "webdataset": shards with the names, samples,
+            labels and members of the dataset's own.
         workers: number of threads; None: the CPUs granted to this process.
         on_progress: is called now and then, in this thread.
     """
@@ -167,11 +197,15 @@ def unpack(
     if destination.exists() and not destination.is_dir():
         raise PackError(f"{destination} is a file; expected a new or empty folder")
 
+    saved = read_saved(index)
+    has_saved_labels = saved is not None and LABEL in saved.files
+    # The notes of a shard name the class of each sample, so tars keep their labels.
+    labels = _Labels(index, saved if form == "folder" else None)
     num_images = 0
     image_bytes = 0
     stored_bytes = 0
     ahead: Ahead[range, list[UnpackedSample]] = Ahead(
-        lambda run: _read_run(index, run), threads
+        lambda run: _read_run(index, labels, run), threads
     )
 
     def unpacked_samples() -> Iterator[UnpackedSample]:
@@ -189,7 +223,7 @@ def unpack(
         destination.mkdir(parents=True, exist_ok=True)
         if any(destination.iterdir()):
             raise PackError(f"{destination} is not empty; choose a new or empty folder")
-        _WRITERS[form](index, destination, unpacked_samples())
+        _WRITERS[form](index, labels.classes, destination, unpacked_samples())
     except OSError as problem:
         raise PackError(
             f"cannot write to {destination}: {problem.strerror or problem}. Make room or repair "
@@ -197,8 +231,16 @@ def unpack(
         ) from problem
     finally:
         ahead.close()
+    columns = [] if saved is None else list(saved.files)
+    labels_from = ""
+    if has_saved_labels:
+        labels_from = "saved" if form == "folder" else "stored"
     return Unpacked(
-        num_images, image_bytes, list(index.fields) if form == "folder" else []
+        num_images,
+        image_bytes,
+        list(index.fields) if form == "folder" else [],
+        [name for name in columns if name != LABEL],
+        labels_from,
     )
 
 
@@ -214,7 +256,7 @@ def _runs_of(index: PackedIndex) -> Iterator[range]:
             yield range(start, stop)
 
 
-def _read_run(index: PackedIndex, run: range) -> list[UnpackedSample]:
+def _read_run(index: PackedIndex, labels: _Labels, run: range) -> list[UnpackedSample]:
     """The samples of a run, read at once."""
     numbers = np.arange(run.start, run.stop, dtype=np.int64)
     records = index.read(numbers)
@@ -236,7 +278,8 @@ def _read_run(index: PackedIndex, run: range) -> list[UnpackedSample]:
         start_in_data = start - starts[0]
         end_in_data = end - starts[0]
         sample_data = data[start_in_data:end_in_data]
-        samples.append(_unpack_sample(index, row, record, start, sample_data))
+        label = labels.label_of(row, record)
+        samples.append(_unpack_sample(index, row, record, label, start, sample_data))
     return samples
 
 
@@ -256,7 +299,12 @@ def _read_bytes(index: PackedIndex, shard_index: int, start: int, stop: int) -> 
 
 
 def _unpack_sample(
-    index: PackedIndex, row: int, record: np.void, offset: int, data: bytes
+    index: PackedIndex,
+    row: int,
+    record: np.void,
+    label: int,
+    offset: int,
+    data: bytes,
 ) -> UnpackedSample:
     """A sample with these bytes, which begin at `offset` in its shard."""
     shard_index = int(record["shard"])
@@ -277,9 +325,7 @@ def _unpack_sample(
         raise index.sample_error(row, f"{problem}; {remedy}") from None
     rest = data[note_header_at(record) - offset :]
     others = rest[: _members_end(rest, key)]
-    return UnpackedSample(
-        shard_index, key, int(record["label"]), picture, others, len(stored)
-    )
+    return UnpackedSample(shard_index, key, label, picture, others, len(stored))
 
 
 def _members_end(data: bytes, key: str) -> int:

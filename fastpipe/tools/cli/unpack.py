@@ -61,12 +61,24 @@ def unpack(
                     "images": unpacked.images,
                     "bytes": unpacked.bytes,
                     "fields_left_out": unpacked.left_out,
+                    "columns_left_out": unpacked.columns_left_out,
+                    "labels": unpacked.labels,
                 }
             )
             return
         out.print(
             f"{format_count(unpacked.images, 'image')}, {unpacked.bytes:,} bytes, in {dst}"
         )
+        if unpacked.labels == "saved":
+            out.print("labels: those that save_columns wrote beside the dataset")
+        elif unpacked.labels == "stored":
+            out.print(
+                "labels: those of the shards; save_columns wrote others beside the dataset, and "
+                "--format folder takes these"
+            )
+        if unpacked.columns_left_out:
+            names = ", ".join(unpacked.columns_left_out)
+            out.print(f"left out: the columns that save_columns wrote, {names}")
         if unpacked.left_out:
             names = ", ".join(unpacked.left_out)
             out.print(f"left out: the fields {names}; --format webdataset keeps them")
