@@ -48,6 +48,7 @@ import torch
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.errors import ConfigError
 from fastpipe.loading.caches_of_ranks import caches_of, warn_of_other_cache
+from fastpipe.loading.data_parallel import count_data_parallel_ranks
 from fastpipe.loading.datasets_of_ranks import (
     RankDataset,
     advise_on_datasets,
@@ -140,6 +141,8 @@ class Agreement:
         # The number of this loader among those that its line has made; None: it has begun no epoch.
         self._turn: int | None = None
         self._begun: Counter[int] = Counter()  # by epoch: how often it was begun
+        # Whether this loader of all samples was compared with those of the other ranks.
+        self._was_compared_alone = False
         self._key = ""  # of the running epoch in the store; "": it is not compared
         self._start = Position(0, 0)  # of the running epoch
         self._began_s = 0.0  # monotonic, when it began
@@ -152,6 +155,7 @@ class Agreement:
         self._key = ""
         store = _shared_store(recipe)
         if store is None:
+            self._warn_if_all_read_all(recipe, epoch)
             return
         ranks = recipe.ranks
         begun = self._begun[epoch]
@@ -184,6 +188,42 @@ class Agreement:
         self._start = replace(start)
         self._began_s = time.monotonic()
         self._counts_epoch = True
+
+    def _warn_if_all_read_all(self, recipe: Recipe, epoch: int) -> None:
+        """Says if ranks that train one model all read everything, in one order.
+
+        So it is if a program passes rank=0 and world_size=1, the defaults of its own options. With a
+        seed of its own, each rank has another order.
+        """
+        if (
+            self._was_compared_alone
+            or not recipe.shuffle
+            or recipe.ranks.world_size > 1
+        ):
+            return
+        store = _store_of_processes()
+        if store is None:
+            return
+        self._was_compared_alone = True
+        if count_data_parallel_ranks() == 1:
+            return
+        key = f"{self._key_of_loader()}/all"
+        encoded = json.dumps(epoch_facts(recipe, epoch, self._data))
+        process = torch.distributed.get_rank()
+        mine = {"rank": process, "facts": json.loads(encoded)}
+        first = _exchange(store, key, mine)
+        if first is None or first["rank"] == process or first["facts"] != mine["facts"]:
+            return
+        # One rank says it for all.
+        if _first_value(store, f"{key}/told", str(process)) != str(process):
+            return
+        _LOG.warning(
+            "torch.distributed has %d ranks, and the loader of %s is rank 0 of 1 on each: each rank "
+            "reads all samples, in the same order, so the ranks compute the same gradients. Leave "
+            "rank= and world_size= out of fastpipe.loader(...); torch.distributed knows them",
+            torch.distributed.get_world_size(),
+            self._data.index.path,
+        )
 
     def _check_rank(self, store: Any, key: str, rank: int, epoch: int) -> None:
         """Raises ConfigError if another process reads the share of this rank."""
@@ -324,9 +364,9 @@ class Agreement:
         return (
             f"the ranks share epoch {epoch} of {self._data.index.path}, but their loaders differ: "
             f"{'; '.join(differences)}. Some samples would come twice, and others not at all. Pass "
-            f"the same to fastpipe.loader(...) on all ranks ({'; '.join(hints)}). A rank that is "
-            "to read by itself: rank=0, world_size=1; DDP waits for ever if ranks then have different "
-            "numbers of batches, so pass the same epoch_size= on all of them"
+            f"the same to fastpipe.loader(...) on all ranks ({'; '.join(hints)}). With rank=0, "
+            "world_size=1 each rank reads everything that it is given; DDP waits for ever if ranks "
+            "then have different numbers of batches, so pass the same epoch_size= on all of them"
         )
 
 
@@ -349,6 +389,16 @@ def _shared_store(recipe: Recipe) -> Any:
     # The program may have divided the ranks into groups itself. Then the store's ranks are not
     # those that share an epoch.
     if distributed.get_world_size() != ranks.world_size:
+        return None
+    return _store_of_processes()
+
+
+def _store_of_processes() -> Any:
+    """The store of torch.distributed, if it has several processes; else None."""
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        return None
+    if distributed.get_world_size() < 2:
         return None
     try:
         return distributed.distributed_c10d._get_default_store()

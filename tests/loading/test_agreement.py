@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -423,3 +424,38 @@ def test_a_store_that_cannot_be_reached_refuses_nothing(
     ranks.become(1)
     monkeypatch.setattr(torch.distributed.distributed_c10d, "_get_default_store", gone)
     assert len(ids(made(flat))) == 18
+
+
+class _Group:
+    def size(self) -> int:
+        return 2
+
+
+class _Wrapper:
+    """What stands for DistributedDataParallel."""
+
+    process_group = _Group()
+
+
+@pytest.mark.parametrize("case", ["same", "own seeds", "no wrapper", "evaluation", "one rank"])
+def test_ranks_that_all_read_everything_in_one_order(
+    flat: Path,
+    ranks: Ranks,
+    made: Made,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+) -> None:
+    monkeypatch.setattr(
+        "torch.nn.parallel.distributed.DistributedDataParallel", _Wrapper, raising=True
+    )
+    model = None if case == "no wrapper" else _Wrapper()
+    for rank in range(1 if case == "one rank" else 2):
+        ranks.become(rank)
+        seed = rank if case == "own seeds" else 0
+        loader = made(flat, seed=seed, rank=0, world_size=1, train=case != "evaluation")
+        for _ in range(2):
+            next(iter(loader))
+    words = "torch.distributed has 2 ranks, and the loader of .* is rank 0 of 1 on each: each rank reads"
+    assert len(re.findall(words, caplog.text)) == (case == "same")
+    del model
