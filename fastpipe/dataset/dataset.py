@@ -21,6 +21,7 @@ from fastpipe.dataset.base_dataset import BaseDataset
 from fastpipe.dataset.choosing import draw_by_picture, parse_choice
 from fastpipe.dataset.column_values import DerivedColumn
 from fastpipe.dataset.cropping import Cropping
+from fastpipe.dataset.divided_groups import warn_of_divided_groups
 from fastpipe.dataset.field_classes import check_fields_agree, check_fields_alone
 from fastpipe.dataset.fields import sample_fields
 from fastpipe.dataset.folding import assign_parts, warn_of_missing_classes
@@ -311,6 +312,8 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             stratified=stratify is not None,
             grouped=groups is not None,
         )
+        if groups is None:
+            warn_of_divided_groups(rest, part)
         if stratify is not None and groups is None:
             warn_of_changed_parts(self, parts, fold, num_parts)
         # A fold of a fold needs another hash: by the same one, the part would not be divided again.

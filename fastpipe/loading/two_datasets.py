@@ -13,6 +13,7 @@ import numpy as np
 
 from fastpipe.arrays import Int64s, Uint64s
 from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.divided_groups import warn_of_divided_groups
 from fastpipe.errors import first_names, format_count
 
 _MAX_SAMPLES_COMPARED = 1 << 21
@@ -38,6 +39,9 @@ def describe_datasets(training: Dataset, evaluation: Dataset) -> Iterator[str]:
     untrained = _describe_untrained(training, evaluation)
     if untrained is not None:
         yield untrained
+    are_parts = training.content.samples is not None
+    if are_parts and evaluation.content.samples is not None and not training.fold_level:
+        warn_of_divided_groups(training, evaluation)
 
 
 def _describe_overlap(training: Dataset, evaluation: Dataset) -> str | None:
