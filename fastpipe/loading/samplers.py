@@ -17,15 +17,18 @@ from torch.utils.data import BatchSampler, Sampler
 from fastpipe.arguments import refusing_unknown, refusing_unknown_fields
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.dataset import Dataset
-from fastpipe.errors import ConfigError, whole
+from fastpipe.errors import ConfigError, format_count, whole
 from fastpipe.loading.listed_samples import make_numbers_function, num_replicas
 from fastpipe.loading.weights import parse_weighted_draws
 from fastpipe.plan.option_conflicts import conflict_error
 from fastpipe.plan.partition import Ranks
 from fastpipe.plan.picks import ByClass, Listed, Pick, WeightedDrawsWithoutReplacement
 from fastpipe.plan.recipe import Recipe
+from fastpipe.warnings_once import warn_once
 
 _MAX_REPEATS = 1024
+# PerClass may well repeat the samples of so many classes, as a share of all.
+_FEW_SMALL_CLASSES = 0.1
 
 
 @refusing_unknown_fields("fastpipe.Weighted")
@@ -367,11 +370,28 @@ def _sampling_by_class(sampler: PerClass, data: Dataset) -> Sampling:
     classes = 0
     if sampler.classes is not None:
         classes = whole("PerClass(classes=)", sampler.classes, least=1, most=2**20)
+    _warn_of_small_classes(data, samples)
     return Sampling(
         by_class=ClassBatches(classes, samples, data.targets),
         ordered=True,
         labelled=True,
         identity={"per_class": [classes, samples]},
+    )
+
+
+def _warn_of_small_classes(data: Dataset, samples: int) -> None:
+    """Says if PerClass repeats images within a batch, and not in a rare class only."""
+    counts = np.array([count for count in data.class_counts if count])
+    num_small = int((counts < samples).sum())
+    if num_small <= _FEW_SMALL_CLASSES * len(counts):
+        return
+    verb = "has" if num_small == 1 else "have"
+    warn_once(
+        f"small classes {data.path} {samples}",
+        f"PerClass({samples}): {num_small:,} of {format_count(len(counts), 'class')} of {data.path} "
+        f"{verb} fewer than {samples} samples, so a batch has the same image several times. To leave "
+        "them out: data.only([name for name, count in zip(data.classes, data.class_counts) if count "
+        f">= {samples}])",
     )
 
 

@@ -79,3 +79,18 @@ def test_each_global_batch_has_p_classes_and_k_of_each(
     assert orders[0] != orders[1] != orders[2]
     for loader in loaders:
         loader.close()
+
+
+@pytest.mark.usefixtures("warned_anew")
+def test_classes_with_fewer_samples_than_a_batch_has_of_each(
+    classed: Path, log: pytest.LogCaptureFixture
+) -> None:
+    opened(classed, 8, sampler=fastpipe.PerClass(2)).close()
+    data = fastpipe.open(classed)
+    large = [name for name, count in zip(data.classes, data.class_counts, strict=True) if count > 4]
+    opened(data.only(large), 8, sampler=fastpipe.PerClass(4)).close()
+    assert "PerClass(" not in log.text
+    for _ in range(2):
+        opened(classed, 10, sampler=fastpipe.PerClass(5)).close()
+    assert log.text.count("PerClass(5): 2 of 7 classes of") == 1
+    assert "count >= 5" in log.text
