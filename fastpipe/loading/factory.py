@@ -38,6 +38,7 @@ from fastpipe.loading.loader_facts import (
     describe_normalising,
     only_size,
 )
+from fastpipe.loading.mirrored_sides import warn_mirrored_sides
 from fastpipe.loading.missing_shards import check_shards_exist
 from fastpipe.loading.objects import check_class_count, names_of_labels, open_objects
 from fastpipe.loading.options import (
@@ -442,7 +443,8 @@ def loader(
         if views is None and whole_images is None:
             notices.warn_shrunk_images(dataset, height_width)
         if hflip is None and not views and recipe.flip:
-            notices.warn_mirrored_sides(dataset, with_fields=fields is not None)
+            names = None if reader is None else reader.names
+            warn_mirrored_sides(dataset, names)
         notices.warn_dark_images(dataset, form)
     warn_of_user_draws(prepare, size, augments)
     if fields is None and box_names is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
 from collections.abc import Collection
 
 import numpy as np
@@ -42,9 +41,6 @@ _MOST_DARK_BITS = 14  # 8 bits of such values are a quarter of the range, or les
 _SAME_SHAPE = 0.02
 _NEARLY_ALL = 0.95  # of the images
 _MUCH_ENLARGED = 2  # times as many pixels a side
-_LEAST_CHARACTERS = 10  # classes, each called by a letter or a digit
-_SIDE = re.compile("left|right", re.IGNORECASE)  # in the name of a class
-_OTHER_SIDES = {"left": "right", "right": "left"}
 _LEAST_LIST = 8  # samples
 
 
@@ -240,50 +236,6 @@ def warn_shrunk_images(data: Dataset, height_width: tuple[int, int]) -> None:
         f"{width} wide and {height} high: all images are enlarged again. Pass a smaller size=, or pack "
         "the images with a larger max_size",
     )
-
-
-def warn_mirrored_sides(data: Dataset, *, with_fields: bool) -> None:
-    """Says if classes differ only in left and right, and images are mirrored by default."""
-    _warn_mirrored_names(data, data.classes)
-    if with_fields:
-        for field in data.fields.values():
-            if field.kind in CLASS_KINDS:
-                _warn_mirrored_names(data, field.names)
-
-
-def _warn_mirrored_names(data: Dataset, classes: Collection[str]) -> None:
-    names = {name.lower() for name in classes}
-    if _are_characters(data, classes):
-        warn_once(
-            f"mirrored characters {data.path}",
-            f"half of the images are mirrored, by default, and the classes of {data.path} look like "
-            "characters: a mirrored character is another one, or none. Pass hflip=False",
-        )
-    for name in classes:
-        # Of two such names, one at least has a left side in it.
-        if "left" not in name.lower():
-            continue
-        mirrored = _SIDE.sub(lambda side: _OTHER_SIDES[side[0].lower()], name).lower()
-        if mirrored != name.lower() and mirrored in names:
-            warn_once(
-                f"mirrored sides {data.path}",
-                f"half of the images are mirrored, by default, and {data.path} has classes that differ in "
-                f"left and right: a mirrored {name!r} looks like {mirrored!r} and keeps its label. Pass "
-                "hflip=False",
-            )
-            return
-
-
-def _are_characters(data: Dataset, classes: Collection[str]) -> bool:
-    """Whether classes are letters, or digits of gray images: numbers may name anything in colour."""
-    if len(classes) < _LEAST_CHARACTERS:
-        return False
-    if not all(
-        len(name) == 1 and name.isascii() and name.isalnum() for name in classes
-    ):
-        return False
-    is_gray = all(form.channels == 1 for form in data.index.form_counts)
-    return is_gray or not any(name.isdigit() for name in classes)
 
 
 def warn_ordered_list(sampler: object, *, train: bool, shuffle: bool | None) -> None:

@@ -272,3 +272,28 @@ def test_samples_that_the_program_has_shared_out(flat: Path, log: pytest.LogCapt
     warnings_once.forget_all()
     loader_of(data.select(range(num_half, len(data))), **ranks).close()
     assert log.text.count("are already the share of rank 1 of 2") == 2
+
+
+@pytest.mark.parametrize(
+    ("every", "options", "is_said"),
+    [
+        (2, {}, True),
+        (2, {"hflip": False}, False),
+        (2, {"train": False}, False),
+        (2, {"fields": ("image", "key")}, False),
+        (60, {}, False),  # one text of sixty
+    ],
+)
+def test_texts_that_name_a_side(
+    tmp_path: Path, log: pytest.LogCaptureFixture, every: int, options: Any, is_said: bool
+) -> None:
+    pixels = np.zeros((9, 9, 3), np.uint8)
+    with fastpipe.Writer(tmp_path / "data", fields={"caption": "text"}) as writer:
+        for number in range(60):
+            side = "left" if number % every == 0 else "upright"
+            writer.add(pixels, key=f"{number}", caption=f"a cup, {side}.")
+    for _ in range(2):
+        loader_of(tmp_path / "data", **{"fields": ("image", "caption"), **options}).close()
+    words = "texts of 'caption' of"
+    assert log.text.count(words) == is_said
+    assert ("Pass hflip=False" in log.text) == is_said
