@@ -5,13 +5,14 @@ A label is a number. If the data for training and for evaluation number their cl
 the accuracy is wrong, and nothing fails. So a loader with train=False is compared, by name, with
 the one with train=True that it belongs to; see Note [pairs of loaders]. The log says it, and it is
 no error, because a program may well load two datasets that have nothing to do with each other. For
-the same reason, datasets without a common name are not compared. The loaders of `fastpipe.timm`
+the same reason, datasets without a common name are not compared. Two loaders with train=False that
+the program makes one after the other may be query and gallery. The loaders of `fastpipe.timm`
 belong to one model, so there it is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.fields import CLASS_KINDS
@@ -24,6 +25,42 @@ def describe_other_classes(training: Dataset, evaluation: Dataset) -> Iterator[s
         difference = _describe_difference(training_names, evaluation_names)
         if difference is not None:
             yield _message(training, evaluation, field, difference)
+
+
+def describe_two_evaluations(first: Dataset, second: Dataset) -> str | None:
+    """Says that two datasets for evaluation number their classes differently.
+
+    As query and gallery of a retrieval: their labels are compared. Those of one have to be among
+    those of the other. Others are benchmarks that have some names in common.
+    """
+    larger, smaller = sorted((first, second), key=lambda data: -len({*data.classes}))
+    if not {*smaller.classes} <= {*larger.classes}:
+        return None
+    if _are_digits(larger.classes) and _are_digits(smaller.classes):
+        return None
+    larger_numbers = _numbers_by_name(larger.classes)
+    smaller_numbers = _numbers_by_name(smaller.classes)
+    moved = _list_moved(larger_numbers, smaller_numbers)
+    if not moved:
+        return None
+    name = moved[0]
+    if any(
+        _has_own_classes(data) or _are_numbered_here(data) for data in (first, second)
+    ):
+        remedy = (
+            "give the one the classes of the other: data.with_classes(other.classes)"
+        )
+    else:
+        remedy = (
+            f"give both the same ones: fastpipe.open({str(smaller.path)!r}, "
+            f"classes_from={str(larger.path)!r})"
+        )
+    return (
+        f"the classes of {smaller.path} and {larger.path}, both for evaluation, have other numbers: "
+        f"{name!r} is {smaller_numbers[name]} in the first and {larger_numbers[name]} in the second"
+        f"{_describe_others(moved)}. If labels of the two are compared, as of query and gallery, "
+        f"{remedy}"
+    )
 
 
 def _message(
@@ -117,25 +154,37 @@ def _describe_difference(
         return None  # two datasets that have nothing to do with each other
 
     # A name with another number is worse than a new name, so it is reported first.
-    moved = []
-    for name in common:
-        if training_numbers[name] != evaluation_numbers[name]:
-            moved.append(name)
+    moved = _list_moved(training_numbers, evaluation_numbers)
     if moved:
         name = moved[0]
-        num_others = len(moved) - 1
-        others = ""
-        if num_others:
-            verb = "has" if num_others == 1 else "have"
-            others = f"; {format_count(num_others, 'other class')} {verb} another number, too"
         return (
             f"{name!r} is {evaluation_numbers[name]} in evaluation and {training_numbers[name]} in "
-            f"training{others}"
+            f"training{_describe_others(moved)}"
         )
     for name, number in evaluation_numbers.items():
         if name not in training_numbers:
             return f"{name!r} is {number} in evaluation, and training has no such class"
     return None
+
+
+def _list_moved(
+    numbers: Mapping[str, int], other_numbers: Mapping[str, int]
+) -> list[str]:
+    """The names that have another number in the other dataset, in its order."""
+    moved = []
+    for name, other_number in other_numbers.items():
+        if name in numbers and numbers[name] != other_number:
+            moved.append(name)
+    return moved
+
+
+def _describe_others(moved: Sequence[str]) -> str:
+    """How many classes have another number besides the first one."""
+    num_others = len(moved) - 1
+    if not num_others:
+        return ""
+    verb = "has" if num_others == 1 else "have"
+    return f"; {format_count(num_others, 'other class')} {verb} another number, too"
 
 
 def _numbers_by_name(names: Sequence[str]) -> dict[str, int]:

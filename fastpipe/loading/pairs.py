@@ -13,7 +13,7 @@ import weakref
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.folder import Url
-from fastpipe.loading.classes import describe_other_classes
+from fastpipe.loading.classes import describe_other_classes, describe_two_evaluations
 from fastpipe.loading.loader_facts import LoaderFacts
 from fastpipe.loading.two_loaders import describe_two_loaders
 from fastpipe.warnings_once import warn_once
@@ -49,6 +49,8 @@ def add_loader(facts: LoaderFacts) -> None:
     """Compares a new loader with its partner, or has it wait for one."""
     partner = waiting_partner(train=facts.train)
     if partner is None:
+        if not facts.train:
+            _compare_evaluations(facts)
         _pairs.waiting[facts.train] = weakref.ref(facts)
         return
     # Another thread may have paired it meanwhile.
@@ -84,6 +86,17 @@ def forget_all() -> None:
 
 def _is_remote(data: Dataset) -> bool:
     return any(isinstance(stored.index.path, Url) for stored in data.stored)
+
+
+def _compare_evaluations(facts: LoaderFacts) -> None:
+    """Compares a new loader with the one for evaluation before it, if no epoch has begun since."""
+    waiting = _pairs.waiting.get(False)
+    other = None if waiting is None else waiting()
+    if other is None:
+        return
+    message = describe_two_evaluations(other.dataset, facts.dataset)
+    if message is not None:
+        warn_once(message, message)
 
 
 def _compare(first: LoaderFacts, second: LoaderFacts) -> None:

@@ -151,3 +151,25 @@ def test_different_lists_of_only_of_two_datasets(
         caplog.clear()
         with loader(val.with_classes(kept.classes), train=False, drop_last=False):
             assert "other numbers" not in caplog.text
+
+
+def test_two_loaders_for_evaluation(flat: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As query and gallery, whose labels are compared."""
+    gallery, query = named(flat, *ALL), named(flat, "bee", "cow")
+    with loader(gallery, train=False), loader(query, train=False):
+        pass
+    with loader(query, train=False), loader(gallery, train=False):
+        pass
+    words = "both for evaluation, have other numbers: 'bee' is 0 in the first and 1 in the second; "
+    assert caplog.text.count(words) == 1
+    assert "1 other class has another number, too. If labels of the two are compared" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "names", [("ant", "bee"), ("bee", "dog"), ("dog", "emu"), tuple(ALL), ("0", "1")]
+)
+def test_other_loaders_for_evaluation(
+    flat: Path, caplog: pytest.LogCaptureFixture, names: tuple[str, ...]
+) -> None:
+    with loader(named(flat, *ALL), train=False), loader(named(flat, *names), train=False):
+        assert "both for evaluation" not in caplog.text
