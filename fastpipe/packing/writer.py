@@ -38,6 +38,7 @@ from fastpipe.packing.pipeline.given import (
     parse_given,
 )
 from fastpipe.packing.pipeline.keys import Keys
+from fastpipe.packing.pipeline.picture_values import AddedPictures
 from fastpipe.packing.shard.entry import Entry, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import PackContext, ShardFinisher, ShardMaker
@@ -218,6 +219,7 @@ class Writer:
         }
         # Some label is the number behind the last class. Such samples are rejected.
         self._has_label_behind_last = False
+        self._pictures = AddedPictures(self._kinds)
         self._failed: BaseException | None = None
         return self
 
@@ -345,6 +347,8 @@ class Writer:
         sample = None
         if not is_in_finished_shard:
             sample = parse_given(name, image, label, fields, self._kinds, self._classes)
+            if sample.problem is None:
+                self._pictures.show(sample.values)
         self._keys.add(name)
         try:
             identity = None
@@ -397,7 +401,12 @@ class Writer:
                 # A Writer that has begun meanwhile may have removed shards: then that is the cause.
                 series.journal.check_only_writer()
                 raise
-            log_assumed(_MADE_BY, [*self.summary.assumed, *self._assumed_of_turned()])
+            assumed = [
+                *self.summary.assumed,
+                *self._assumed_of_turned(),
+                *self._pictures.assumptions(),
+            ]
+            log_assumed(_MADE_BY, assumed)
             self._log_labels_from_1()
             self._log_flags()
             listed_in = f"{self._destination}/{REJECTED_FILE}"

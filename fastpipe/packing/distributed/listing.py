@@ -40,7 +40,7 @@ from fastpipe.packing.distributed.spool import (
 from fastpipe.packing.job.planning import name_slices, plan_pack
 from fastpipe.packing.job.threads import AdjustPlan
 from fastpipe.packing.pipeline.exchange import RowRun, cut_rows_into_runs, spool_version
-from fastpipe.packing.pipeline.mask_values import assume_mask_values
+from fastpipe.packing.pipeline.picture_values import assume_picture_values
 from fastpipe.packing.pipeline.run_file import (
     KeyRange,
     Sample,
@@ -175,7 +175,7 @@ def _list_all(job: Job, _: object) -> ListedSources | int:
     listing = list_sources(
         root, options.seed, shuffle=options.shuffle, options=options.source
     )
-    return write_listing(job, assume_mask_values(listing))
+    return write_listing(job, assume_picture_values(listing))
 
 
 def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:

@@ -44,7 +44,7 @@ from fastpipe.packing.job.progress import Progress
 from fastpipe.packing.job.summary import PackedShards, assumed_of_tally
 from fastpipe.packing.job.threads import AdjustPlan, MakeShards, make_in_threads
 from fastpipe.packing.pipeline.converting import convert_sources
-from fastpipe.packing.pipeline.mask_values import assume_mask_values
+from fastpipe.packing.pipeline.picture_values import assume_picture_values
 from fastpipe.packing.pipeline.source_identity import identity_of_source
 from fastpipe.packing.shard.entry import SOURCES, Tally
 from fastpipe.packing.shard.options import PackOptions
@@ -128,7 +128,7 @@ def add(
         listing = list_sources(
             source, options.seed, shuffle=options.shuffle, options=options.source
         )
-        listing = assume_mask_values(listing)
+        listing = assume_picture_values(listing)
         fields = merge_fields(listing, index)
         check_given_classes(listing, index, options)
         # The sources get the labels of the dataset before they are compared with its samples.

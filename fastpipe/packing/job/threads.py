@@ -19,7 +19,7 @@ from fastpipe.packing.job.summary import (
     summarize_existing,
 )
 from fastpipe.packing.pipeline.exchange import convert_slices
-from fastpipe.packing.pipeline.mask_values import assume_mask_values
+from fastpipe.packing.pipeline.picture_values import assume_picture_values
 from fastpipe.packing.shard.journal import SPOOL_NAME, Journal
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
@@ -62,7 +62,7 @@ def pack(
             listing = list_sources(
                 source, options.seed, shuffle=options.shuffle, options=options.source
             )
-            listing = assume_mask_values(listing)
+            listing = assume_picture_values(listing)
             journal = stack.enter_context(open_journal(destination, options))
         except PackError as problem:
             # Perhaps the user has exchanged SRC and DST.

@@ -50,3 +50,18 @@ def test_deep_images_are_told(tmp_path: Path, largest: int, words: str) -> None:
 def test_images_of_8_bits_are_not(tmp_path: Path) -> None:
     summary = fastpipe.pack(photos(tmp_path / "src", "a/1.png", "b/2.png"), tmp_path / "packed")
     assert not any("16 bits" in text for text in assumed(summary))
+
+
+@becomes(
+    "a column of depth PNGs of 16 bits as `--field depth=COLUMN:image`",
+    "second images; their bits, and the kind of measured numbers, are said",
+)
+def test_deep_second_images(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "0.jpg", size=(16, 16))
+    depth = np.arange(400, 656, dtype=np.uint16).reshape(16, 16)
+    Image.fromarray(depth).save(source / "depth.png")
+    (source / "a.csv").write_text("image,depth\n0.jpg,depth.png\n")
+    summary = fastpipe.pack(source / "a.csv", tmp_path / "packed", fields=["depth=depth:image"])
+    (said,) = [text for text in assumed(summary) if "16 bits a channel" in text]
+    assert said.startswith("field depth: images of 16 bits a channel, with values of up to 10 bits")
+    assert "are better packed as kind 'map'" in said

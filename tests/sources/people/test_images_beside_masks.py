@@ -230,6 +230,20 @@ def test_masks_of_0_and_255_in_other_files(tmp_path: Path, ending: str) -> None:
         assert set(masks_of(tmp_path / f"{number}")["images/a.jpg"]) == {0, 255}
 
 
+@becomes(
+    "a column of masks of classes as `--field NAME=COLUMN:image`",
+    "second images; that they have few values, and the kind of masks, is said",
+    "--field mask=COLUMN:mask",
+)
+def test_masks_as_second_images(tmp_path: Path) -> None:
+    source = pairs(tmp_path / "src", ["a", "b"])
+    table = source / "a.csv"
+    table.write_text("image,mask\nimages/a.jpg,masks/a.png\nimages/b.jpg,masks/b.png\n")
+    summary = fastpipe.pack(table, tmp_path / "packed", fields=["mask=mask:image"])
+    texts = [assumed.text for assumed in summary.assumed]
+    assert any("field mask: gray images with 3 values, 0, 1 and 2" in text for text in texts)
+
+
 @becomes("masks of 0 and 65535", "the values stay, and this is named")
 def test_masks_of_0_and_65535(tmp_path: Path) -> None:
     source = pairs(tmp_path / "src", ["a"])
