@@ -23,13 +23,15 @@ from fastpipe.sources.listing import Assumption, Source
 _MAX_FOLDERS = 3
 # Fewer pictures may have the same names by chance.
 _MIN_PICTURES = 3
-# A picture that is only numbered: 000, img_12, frame-0001.
-_NUMBERED = re.compile(r"(\D*)(\d{1,9})")
+# A picture that is only numbered: 000, img_12, frame-0001, and "photo (3)" of Windows.
+_NUMBERED = re.compile(r"(\D*)(\d{1,9})\)?")
 _WORDS = re.compile(r"[a-z]+")
+# Letters that name a side: A, trainB, images_a. Classes may be called a, b and c, too.
+_LETTER_OF_SIDE = re.compile(r"[ABCXY]|.*[a-z_-][ABC]|.*[_-][abc]")
 # What folders with the sides of pairs are called.
 _SIDE = re.compile(
     r"""
-    a| b| c| x| y| after| before| blur| blurred| blurry| clean| color| colour| degraded|
+    after| before| blur| blurred| blurry| clean| color| colour| degraded|
     depth| disparity| distorted| gray| grayscale| groundtruth| gt| haze| hazy| high|
     highres| hq| hr| image| images| img| imgs| infrared| input| inputs| ir| label| labels|
     low| lowres| lq| lr| mask| masks| nir| noise| noisy| norain| normals| output| outputs|
@@ -52,7 +54,7 @@ def assume_no_pairs(
     text = describe_pairs(sources, classes)
     if not text:
         return []
-    return [Assumption(f"{text}. If they are classes, this option says so", AS_CLASSES)]
+    return [Assumption(f"{text}. If they are classes, an option says so", AS_CLASSES)]
 
 
 def describe_pairs(sources: Sequence[Source], classes: Sequence[str]) -> str:
@@ -91,7 +93,7 @@ def describe_pairs(sources: Sequence[Source], classes: Sequence[str]) -> str:
 
 def _is_side(folder: str) -> bool:
     """Whether a folder is called like one side of pairs: low, trainA, input_images."""
-    if re.search(r"(^|[a-z_-])[ABC]$", folder):
+    if _LETTER_OF_SIDE.fullmatch(folder):
         return True
     words = _WORDS.findall(folder.lower())
     return bool(words) and _SIDE.fullmatch(words[-1]) is not None

@@ -138,7 +138,14 @@ def test_json_in_the_folder_of_labels(tmp_path: Path) -> None:
     "a CSV file with --field target=COLUMN:image",
 )
 @pytest.mark.parametrize(
-    "folders", [("high", "low"), ("A", "B", "label"), ("trainA", "trainB"), ("x_gt", "x_hazy")]
+    "folders",
+    [
+        ("high", "low"),
+        ("A", "B", "label"),
+        ("trainA", "trainB"),
+        ("view_a", "view_b"),
+        ("x_gt", "x_hazy"),
+    ],
 )
 def test_pairs_of_pictures(tmp_path: Path, folders: tuple[str, ...]) -> None:
     names = [f"{folder}/{number}.png" for folder in folders for number in range(3)]
@@ -151,7 +158,7 @@ def test_pairs_of_pictures(tmp_path: Path, folders: tuple[str, ...]) -> None:
         "the same names in each. If images of one name belong together, list each image with the "
         "others in a CSV file"
     )
-    assert text.endswith("If they are classes, this option says so (--format imagefolder)")
+    assert text.endswith("If they are classes, an option says so (--format imagefolder)")
     summary = fastpipe.pack(source, tmp_path / "packed", format="imagefolder", overwrite=True)
     assert assumed(summary) == []
     # What was settled when the dataset was packed is not asked again.
@@ -161,11 +168,20 @@ def test_pairs_of_pictures(tmp_path: Path, folders: tuple[str, ...]) -> None:
     assert not [one for one in grown.assumed if one.text.startswith("classes: the folders")]
 
 
+@pytest.mark.parametrize("folders", [("ant", "bee"), ("a", "b", "c"), ("x", "y")])
 @pytest.mark.parametrize(
-    "names", [["000", "001", "002"], ["img_7", "img_8", "img_9"], ["0010", "0020", "0030"]]
+    "names",
+    [
+        ["000", "001", "002"],
+        ["img_7", "img_8", "img_9"],
+        ["0010", "0020", "0030"],
+        ["photo (1)", "photo (2)", "photo (3)"],
+    ],
 )
-def test_numbered_pictures_of_classes_are_no_pairs(tmp_path: Path, names: list[str]) -> None:
-    paths = [f"{folder}/{name}.jpg" for folder in ("ant", "bee") for name in names]
+def test_numbered_pictures_of_classes_are_no_pairs(
+    tmp_path: Path, folders: tuple[str, ...], names: list[str]
+) -> None:
+    paths = [f"{folder}/{name}.jpg" for folder in folders for name in names]
     summary = fastpipe.pack(photos(tmp_path / "src", *paths), tmp_path / "packed")
     assert assumed(summary) == []
 
