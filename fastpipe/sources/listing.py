@@ -113,6 +113,8 @@ class SourceField(NamedTuple):
         run_order: of masks that are texts with run lengths, one of RUN_ORDERS; "": columns.
         is_per_box: its value is a list with an entry for each box of the sample.
         has_two_levels: of masks: JPEGs whose pixels are near 0 or 255, and are packed as these.
+        may_be_corners: of boxes: that they are left, top, width and height is assumed, and the source
+            may have written corners.
         are_shares: of boxes in an object: their numbers are shares of the image's size.
         has_object_numbers: of masks: pixels have the number of their object, not of its class.
         source_names: the classes as the source numbers them: of "classes" whose values are numbers,
@@ -134,6 +136,7 @@ class SourceField(NamedTuple):
     is_per_box: bool = False
     has_two_levels: bool = False
     has_object_numbers: bool = False
+    may_be_corners: bool = False
     are_shares: bool = False
     source_names: tuple[str, ...] = ()
 

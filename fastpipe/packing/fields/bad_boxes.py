@@ -29,11 +29,13 @@ class BoxRule(NamedTuple):
         choice: one of BAD_BOXES; None: REJECT.
         fields_per_box: fields with an entry for each box, which go with their boxes.
         numbered_masks: masks whose pixels have the numbers of the objects.
+        maybe_corners: fields of boxes that are assumed to be written as left, top, width and height.
     """
 
     choice: str | None = None
     fields_per_box: frozenset[str] = frozenset()
     numbered_masks: frozenset[str] = frozenset()
+    maybe_corners: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, fields: Collection[SourceField], choice: str | None) -> BoxRule:
@@ -42,6 +44,7 @@ class BoxRule(NamedTuple):
             choice,
             frozenset(field.name for field in fields if field.is_per_box),
             list_masks_of_objects(fields),
+            frozenset(field.name for field in fields if field.may_be_corners),
         )
 
 
@@ -91,8 +94,9 @@ def settle_boxes(
         boxes = values[name]
         if kind != "boxes" or boxes is None:
             continue
+        may_be_corners = name in rule.maybe_corners
         with naming_field(name):
-            settled, is_kept = _settle(boxes, size, rule, other)
+            settled, is_kept = _settle(boxes, size, rule.choice, other, may_be_corners)
         num_cut += settled.num_cut
         num_dropped += settled.num_dropped
         values[name] = settled
@@ -102,7 +106,11 @@ def settle_boxes(
 
 
 def _settle(
-    boxes: Boxes, size: Size, rule: BoxRule, other: OtherFrame
+    boxes: Boxes,
+    size: Size,
+    choice: str | None,
+    other: OtherFrame,
+    may_be_corners: bool,
 ) -> tuple[Boxes, NDArray[np.bool_]]:
     """The boxes that stay, and which of the boxes they are."""
     width, height = size
@@ -113,13 +121,17 @@ def _settle(
     is_kept = ~is_outside
     if not is_outside.any():
         return boxes, is_kept
-    if rule.choice not in (CLIP, DROP):
-        raise ImageError(
-            f"{describe_outside(boxes, width, height)}; {_remedy(boxes, other)}"
-        )
+    if choice not in (CLIP, DROP):
+        remedy = _remedy(boxes, other)
+        if may_be_corners and _fit_as_corners(boxes, size):
+            remedy = (
+                "read as corners (x0, y0, x1, y1), all boxes of this image lie inside it: "
+                "--box-format xyxy"
+            )
+        raise ImageError(f"{describe_outside(boxes, width, height)}; {remedy}")
 
     num_cut = 0
-    if rule.choice == CLIP:
+    if choice == CLIP:
         boxes = cut_boxes(boxes, width, height)
         is_kept = ~find_outside(boxes, width, height)
         num_cut = int((is_kept & is_outside).sum())
@@ -134,6 +146,14 @@ def _settle(
         num_dropped=num_dropped,
     )
     return kept, is_kept
+
+
+def _fit_as_corners(boxes: Boxes, size: Size) -> bool:
+    """Whether boxes lie inside the image if the numbers taken as width and height are corners."""
+    corners = boxes.boxes.copy()
+    corners[:, 2:] -= corners[:, :2]
+    written = clamp_boxes(boxes._replace(boxes=corners), *size)
+    return not find_outside(written, *size).any()
 
 
 def _remedy(boxes: Boxes, other: OtherFrame) -> str:

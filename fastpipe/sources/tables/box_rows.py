@@ -33,6 +33,8 @@ from fastpipe.sources.tables.split_column import SplitColumn
 # Larger numbers of classes are codes, for which a list of names would be nearly empty.
 _MAX_CLASS_NUMBER = 10_000
 _CLASSES_FROM = "--classes-from"
+# Of fewer boxes, all may have a width and height above x and y by chance.
+_LEAST_BOXES_OF_CORNERS = 20
 
 
 @dataclass
@@ -109,6 +111,9 @@ class BoxTable:
         # A cell lists classes, which are no label of their image.
         self._has_class_list = False
         self._shares = ShareCheck()
+        self._box_count = 0
+        # No box has a third number below the first, or a fourth below the second.
+        self._are_ordered = True
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -242,6 +247,13 @@ class BoxTable:
         if self._shares.are_shares and self.box_field is not None:
             columns = ", ".join(map(readable, self.boxes.columns))
             self.boxes.assumed.append(self._shares.describe(columns))
+        elif self._look_like_corners:
+            columns = ", ".join(map(readable, self.boxes.columns))
+            text = (
+                f"boxes ({columns}): in none of the {self._box_count:,} boxes is the third number below "
+                "the first, or the fourth below the second, so they may be corners"
+            )
+            self.boxes.assumed.append(Assumption(text, "--box-format xyxy"))
         if self._may_have_image_labels:
             text = (
                 f"labels: none, though each image has one box, and column {self.class_column!r} "
@@ -249,6 +261,13 @@ class BoxTable:
             )
             option = f"--label-column {quote_for_shell(self.class_column or '')}"
             self.boxes.assumed.append(Assumption(text, option))
+
+    @property
+    def _look_like_corners(self) -> bool:
+        """Whether boxes that are assumed to have width and height may be corners by their numbers."""
+        if self.box_field is None or not self.box_field.may_be_corners:
+            return False
+        return self._are_ordered and self._box_count >= _LEAST_BOXES_OF_CORNERS
 
     @property
     def _may_have_image_labels(self) -> bool:
@@ -399,6 +418,9 @@ class BoxTable:
 
         for box in boxes:
             self._shares.add(box)
+            self._box_count += 1
+            if box[2] < box[0] or box[3] < box[1]:
+                self._are_ordered = False
         return [box_corners(box, self.boxes.form) for box in boxes]
 
     def _read_labels(self, row: Row, box_count: int) -> list[int | str]:

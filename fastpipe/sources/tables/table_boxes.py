@@ -203,9 +203,12 @@ def describe_box_table(
             shown, is_chosen=options.label_column is not None
         )
     size_columns = find_size_columns(summaries, boxes.columns)
+    may_be_corners = boxes.form == "xywh" and bool(boxes.assumed)
 
     if options.fields is None:
-        box_field: SourceField | None = SourceField(BOXES, "boxes")
+        box_field: SourceField | None = SourceField(
+            BOXES, "boxes", may_be_corners=may_be_corners
+        )
         known = {columns.image, class_column, *boxes.columns, *size_columns}
         if BOXES not in summaries:
             known.add(BOXES)  # it is no column, and stands for the boxes
@@ -219,7 +222,9 @@ def describe_box_table(
         box_field = None
         for wish in options.fields:
             if wish.column == BOXES:
-                box_field = box_field or SourceField(wish.name, "boxes")
+                box_field = box_field or SourceField(
+                    wish.name, "boxes", may_be_corners=may_be_corners
+                )
             elif wish.kind not in (None, "json", "text"):
                 raise PackError(
                     f"{wish}: {table} has a row for each box, so the value of an image is a list "

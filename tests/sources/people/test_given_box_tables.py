@@ -455,3 +455,34 @@ def test_ids_that_fit_few_frames_find_none(tmp_path: Path) -> None:
     (source / "train.csv").write_text(f"image_id,label\n0-1,cat\n{rows}")
     with pytest.raises(PackError, match=r"none of the 10 images in train\.csv exists"):
         fastpipe.pack(source / "train.csv", tmp_path / "packed")
+
+
+@becomes(
+    "a column `bbox` with corners, whose numbers also fit x, y, width, height",
+    "x, y, width, height, as COCO has them; that they may be corners is said",
+    "--box-format xyxy",
+)
+@pytest.mark.parametrize("are_corners", [True, False])
+def test_corners_in_a_column_bbox(tmp_path: Path, are_corners: bool) -> None:
+    photos(tmp_path, "a.jpg", size=(240, 240))
+    sizes = [1 if number == 7 and not are_corners else 40 for number in range(20)]
+    boxes = [[2 + number, 9, sizes[number], 60] for number in range(20)]
+    rows = "".join(f'a.jpg,"{box}"\n' for box in boxes)
+    summary = pack_text(tmp_path, "boxes.csv", f"image,bbox\n{rows}")
+    texts = [text for text in assumed(summary) if "may be corners" in text]
+    assert len(texts) == are_corners
+    if are_corners:
+        assert texts[0].startswith(
+            "boxes (bbox): in none of the 20 boxes is the third number below"
+        )
+
+
+def test_corners_outside_are_told_from_boxes_of_other_images(tmp_path: Path) -> None:
+    photos(tmp_path, "a.jpg", "b.jpg", "c.jpg", size=(40, 30))
+    text = 'image,bbox\na.jpg,"[2, 3, 9, 8]"\nb.jpg,"[30, 9, 38, 20]"\nc.jpg,"[30, 9, 20, 28]"\n'
+    summary = pack_text(tmp_path, "boxes.csv", text)
+    reasons = dict(summary.tally.rejected)
+    assert "--box-format xyxy" in reasons["b.jpg"]
+    assert "read as corners (x0, y0, x1, y1), all boxes of this image lie" in reasons["b.jpg"]
+    assert "--box-format xyxy" not in reasons["c.jpg"]
+    assert "of images of another size" in reasons["c.jpg"]
