@@ -27,6 +27,10 @@ _CROPPING_CLASSES = frozenset(
     ]
 )
 
+# The number of an image in its file of annotations.
+_IMAGE_ID = "image_id"
+_NAMES_OF_OTHER_TASKS = frozenset(["label", "crop_box"])
+
 
 def warn_cropped_twice(augments: Sequence[Augment | None], *, train: bool) -> None:
     """Says if a module of augment= crops or resizes what the loader has cropped by default."""
@@ -43,20 +47,23 @@ def warn_cropped_twice(augments: Sequence[Augment | None], *, train: bool) -> No
         return
 
 
-def warn_cropped_objects(data: Dataset, fields: Sequence[str]) -> None:
+def warn_cropped_objects(data: Dataset, names: Sequence[str]) -> None:
     """Says if an evaluation has boxes or points, and the default crop leaves some of them out.
 
-    An evaluation by a file of annotations asks for the numbers of images, and the program has the
-    boxes from there.
+    An evaluation by a file of annotations asks for images alone, or for their numbers, too, and the
+    program has the boxes from there.
 
-    `fields`: the names of those that batches have.
+    `names`: of the fields that batches have.
     """
-    names = list(fields)
-    if "image_id" in fields:
-        names = list(data.fields)
-    for name in names:
-        field = data.fields.get(name)
-        if field is None or field.kind not in ("boxes", "points"):
+    # Who evaluates labels, masks or captions of these images needs no boxes, and who asks for
+    # crop_box knows of the crop.
+    asked = [name for name in names if name in data.fields]
+    has_images_alone = not asked and _NAMES_OF_OTHER_TASKS.isdisjoint(names)
+    if has_images_alone or _IMAGE_ID in names:
+        asked = list(data.fields)
+    for name in asked:
+        field = data.fields[name]
+        if field.kind not in ("boxes", "keypoints"):
             continue
         warn_once(
             f"cropped objects {data.path}",
