@@ -1,15 +1,17 @@
-"""Classes and texts that tell left and right apart, and images that are mirrored by default -> warnings."""
+"""Classes, texts and points that tell left and right apart, and mirrored images -> warnings."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from fastpipe.dataset.dataset import Dataset
+from fastpipe.dataset.fields import FieldRequest
 from fastpipe.dataset.format.fields import CLASS_KINDS
+from fastpipe.plan.placed import Points
 from fastpipe.warnings_once import is_known, remember, warn_once
 
 _LOG = logging.getLogger("fastpipe")
@@ -95,4 +97,34 @@ def _warn_mirrored_texts(data: Dataset, fields: Collection[str]) -> None:
             len(texts),
             name,
             data.path,
+        )
+
+
+def _unswapped_points(data: Dataset, field: str) -> str:
+    """The name of the warning about points of a field that do not change places."""
+    return f"unswapped points {data.path} {field}"
+
+
+def leave_points_unswapped(data: Dataset, field: str) -> None:
+    """From now on `warn_unswapped_points` says nothing of this field: it is to be so."""
+    remember(_unswapped_points(data, field))
+
+
+def warn_unswapped_points(data: Dataset, requests: Iterable[FieldRequest]) -> None:
+    """Says if points of mirrored images do not change places, though the dataset has pairs of them."""
+    for request in requests:
+        if not isinstance(request, Points) or request.flip_pairs != ():
+            continue
+        field = data.fields[request.name]
+        if not field.flip_pairs:
+            continue
+        first, second = field.flip_pairs[0]
+        pair = f"points {first} and {second}"
+        if field.names:
+            pair = f"{field.names[first]} and {field.names[second]}"
+        warn_once(
+            _unswapped_points(data, request.name),
+            f"flip_pairs=[] for {request.name!r}: no points change places in mirrored images, though "
+            f"{data.path} was packed with pairs that do, such as {pair}. To swap these, leave flip_pairs "
+            "out",
         )

@@ -25,6 +25,7 @@ from fastpipe.device.augment.kornia_modules import DATA_KEYS
 from fastpipe.device.augment.operation import Operation
 from fastpipe.errors import ConfigError, whole
 from fastpipe.loading import notices
+from fastpipe.loading.mirrored_sides import warn_unswapped_points
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import (
     checked_sizes,
@@ -209,7 +210,10 @@ def make_field_reader(
         )
 
     # Points of a body need flip_pairs if anything mirrors the image.
-    check_mirrored(chosen.values(), _mirroring_option(recipe, augments))
+    mirroring = _mirroring_option(recipe, augments)
+    check_mirrored(chosen.values(), mirroring)
+    if mirroring:
+        warn_unswapped_points(data, chosen.values())
     kinds = {
         name: data.fields[name].kind for name in names if name not in loader_fields
     }

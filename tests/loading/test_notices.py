@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 from support.programs.habits import class_folders, loader_of, pack_pictures
+from support.sources.people import photos, write
 
 import fastpipe
 from fastpipe import warnings_once
@@ -253,9 +254,44 @@ def test_objects_outside_the_centre_of_an_image(
     loader_of(fielded, fields=fields, train=False, crop=fastpipe.CenterCrop()).close()
     loader_of(fielded, fields=("image", "label"), train=False).close()
     loader_of(fielded, fields=("boxes",), train=False).close()
+    loader_of(fielded, fields=("image", "caption"), train=False).close()
+    loader_of(fielded, fields=("image", "crop_box"), train=False).close()
     assert log.text == ""
     loader_of(fielded, fields=fields, train=False).close()
     assert "so boxes outside of it are left out, and others are cut" in log.text
+    # Points alone, and boxes that the program has from a file of annotations.
+    points = fastpipe.Points("joints", flip_pairs=[])
+    for asked in (["image", points], ["image", "key"], ["image"]):
+        log.clear()
+        warnings_once.forget_all()
+        loader_of(fielded, fields=asked, train=False).close()
+        assert "outside of it are left out, and others are cut" in log.text
+
+
+def test_pairs_of_points_that_are_not_swapped(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    photos(tmp_path / "photos", "a.jpg", "b.jpg", "c.jpg", "d.jpg")
+    points = [8, 8, 2, 12, 4, 2, 4, 4, 2]
+    category = {"id": 1, "name": "face", "keypoints": ["nose", "left_eye", "right_eye"]}
+    annotation = {"category_id": 1, "bbox": [2, 2, 20, 20], "keypoints": points}
+    images = []
+    annotations = []
+    for number, name in enumerate("abcd"):
+        images.append({"id": number, "file_name": f"{name}.jpg", "width": 40, "height": 30})
+        annotations.append({**annotation, "id": number, "image_id": number})
+    coco = {"images": images, "annotations": annotations, "categories": [category]}
+    write(tmp_path / "photos/annotations.json", coco)
+    packed = tmp_path / "packed"
+    fastpipe.pack(tmp_path / "photos/annotations.json", packed, image_root=tmp_path / "photos")
+    unswapped = fastpipe.Points("keypoints", flip_pairs=[])
+    log.clear()
+    for fields, hflip in (("keypoints", True), (unswapped, False)):
+        loader_of(packed, fields=["image", fields], hflip=hflip, crop=fastpipe.Resize()).close()
+    assert log.text == ""
+    for _ in range(2):
+        loader_of(packed, fields=["image", unswapped], crop=fastpipe.Resize()).close()
+    assert log.text.count("was packed with pairs that do, such as left_eye and right_eye") == 1
 
 
 def test_samples_that_the_program_has_shared_out(flat: Path, log: pytest.LogCaptureFixture) -> None:

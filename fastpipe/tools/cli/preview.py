@@ -74,6 +74,7 @@ def preview(
     from fastpipe.dataset.format.pixel_form import NO_FORM
     from fastpipe.dataset.opening import open
     from fastpipe.loading.factory import loader
+    from fastpipe.loading.mirrored_sides import leave_points_unswapped
     from fastpipe.plan.maps import Maps
     from fastpipe.plan.placed import Points
     from fastpipe.tools.show.preview import MOST_ROWS, VARIANTS
@@ -105,6 +106,7 @@ def preview(
             if dataset.fields[name].kind == "keypoints":
                 # Without pairs to swap in mirrored images, a point keeps its colour.
                 loader_fields.append(Points(name, flip_pairs=[]))
+                leave_points_unswapped(dataset, name)
             elif dataset.fields[name].kind == "map":
                 # Nor does a direction turn in a mirrored image.
                 loader_fields.append(Maps(name, flip_signs=()))
