@@ -275,7 +275,7 @@ def warn_dark_images(data: Dataset, form: PixelForm) -> None:
         return
     _LOG.warning(
         f"{data.path} has images of 16 bits a channel, with values of up to {value_bits} bits (below "
-        f"{1 << value_bits:,}) in those that were looked at. The loader divides them by 256, so they "
+        f"{1 << value_bits:,}) in a few of them. The loader divides them by 256, so they "
         'are dark: pass dtype=torch.uint16 or torch.float32, with channels="gray" for gray images, '
         "and scale them in augment="
     )

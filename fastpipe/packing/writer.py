@@ -491,7 +491,8 @@ class Writer:
             Assumption(
                 f"{', '.join(names)}: EXIF turns {format_count(turned, 'image')}, and their values are "
                 "taken as those of the image as stored, as programs without EXIF read it. If they "
-                "are of the image as viewers and labelling tools show it",
+                "come from viewers or labelling tools, they are of the image as shown, and an option "
+                "says so",
                 'coordinates="shown"',
             )
         ]

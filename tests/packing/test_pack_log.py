@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
-from fastpipe.packing.job.log import as_arguments
+from fastpipe.packing.job.log import as_arguments, log_rejected
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,37 @@ def test_photos_with_an_exif_orientation(tmp_path: Path, caplog: pytest.LogCaptu
         fastpipe.pack(tmp_path / "src", tmp_path / "packed")  # it is packed already
         fastpipe.pack(tmp_path / "src", tmp_path / "upright", exif="apply")
     assert "EXIF" not in caplog.text
+
+
+def test_what_rejected_samples_have_in_common_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """COCO's boxes in a Writer: x, y, width, height."""
+    image = np.zeros((240, 240, 3), np.uint8)
+    with (
+        caplog.at_level(logging.WARNING, "fastpipe.pack"),
+        fastpipe.Writer(tmp_path / "packed", fields={"boxes": "boxes"}) as writer,
+    ):
+        writer.add(image, key="good", boxes=[[0, 0, 9, 9]])
+        for number in range(5):
+            writer.add(image, key=f"{number}", boxes=[[103 + number, 56, 37, 32]])
+    (message,) = caplog.messages
+    assert message == (
+        f"fastpipe.Writer: 5 samples were not packed ({tmp_path}/packed/rejected.jsonl lists them): "
+        "0: field boxes: expected boxes x0, y0, x1, y1 inside the image, x0 <= x1 <= 240 and "
+        "y0 <= y1 <= 240; got 103.0, 56.0, 37.0, 32.0 (box 0); 1: got 104.0, 56.0, 37.0, 32.0 (box 0); "
+        "2: got 105.0, 56.0, 37.0, 32.0 (box 0); and 2 more. If these are x, y, width, height, write "
+        "x, y, x + width, y + height. on_error='fail' stops at the first one"
+    )
+
+
+def test_other_reasons_of_rejected_samples_are_whole(caplog: pytest.LogCaptureFixture) -> None:
+    rejected = [("a", "expected 1; got 2. Pass 1"), ("b", "it is empty. Fill it"), ("c", "no file")]
+    with caplog.at_level(logging.WARNING, "fastpipe.pack"):
+        log_rejected("src", rejected)
+        log_rejected("src", rejected[:1])
+    several, one = caplog.messages
+    assert (
+        "not packed: a: expected 1; got 2. Pass 1; b: it is empty. Fill it; c: no file. " in several
+    )
+    assert "not packed: a: expected 1; got 2. Pass 1. on_error" in one

@@ -112,22 +112,49 @@ def log_rejected(
     """
     if not rejected:
         return
-    first = [
-        in_one_line(f"{readable(path)}: {reason}")
-        for path, reason in rejected[:_MAX_REJECTED]
-    ]
+    first, advice = _describe_first(rejected[:_MAX_REJECTED])
     if len(rejected) > _MAX_REJECTED:
         first.append(f"and {len(rejected) - _MAX_REJECTED:,} more")
     place = f" ({listed_in} lists them)" if listed_in else ""
     verb = "was" if len(rejected) == 1 else "were"
     _LOG.warning(
-        "%s: %s %s not packed%s: %s. on_error='fail' stops at the first one",
+        "%s: %s %s not packed%s: %s%s. on_error='fail' stops at the first one",
         source,
         format_rejected([path for path, _ in rejected], noun),
         verb,
         place,
         "; ".join(first),
+        advice,
     )
+
+
+def _describe_first(rejected: Sequence[tuple[str, str]]) -> tuple[list[str], str]:
+    """A text for each of the first that were rejected, and the sentences with which all of them end.
+
+    What was expected stands in the first of the texts alone, if it is the same for all.
+    """
+    problems = []
+    beginnings = set()
+    endings = set()
+    for path, reason in rejected:
+        problem, stop, ending = in_one_line(reason).partition(". ")
+        endings.add(stop + ending)
+        expected, _, got = problem.rpartition("; got ")
+        beginnings.add(expected)
+        problems.append((in_one_line(readable(path)), problem, got))
+
+    is_repeated = len(problems) > 1 and len(beginnings) == 1 and "" not in beginnings
+    has_one_ending = len(endings) == 1
+    texts = []
+    for number, (path, problem, got) in enumerate(problems):
+        text = problem
+        if is_repeated and number > 0:
+            text = f"got {got}"
+        if not has_one_ending:
+            reason = in_one_line(rejected[number][1])
+            text += reason.removeprefix(problem)
+        texts.append(f"{path}: {text}")
+    return texts, endings.pop() if has_one_ending else ""
 
 
 def log_stray(source: object, stray: Iterable[str]) -> None:
