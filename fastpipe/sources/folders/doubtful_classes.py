@@ -72,6 +72,7 @@ def numbers_as_texts(classes: Sequence[str]) -> Iterator[Assumption]:
     if not classes or not all(name.isascii() and name.isdigit() for name in classes):
         return
     example = None
+    others = ""
     moved = out_of_place(classes)
     if moved:
         # "10" behind "1" is the example that everybody knows.
@@ -79,6 +80,7 @@ def numbers_as_texts(classes: Sequence[str]) -> Iterator[Assumption]:
         reason = "are sorted as texts"
     else:
         reason = "are numbered from 0"
+        others = "; a folder with other classes has other numbers, unless both are packed with one list of them"
         for label, name in enumerate(classes):
             if int(name) != label:
                 example = name
@@ -87,7 +89,8 @@ def numbers_as_texts(classes: Sequence[str]) -> Iterator[Assumption]:
         return
     label = classes.index(example)
     yield Assumption(
-        f"labels: classes that are whole numbers {reason}: {example!r} is label {label}",
+        f"labels: classes that are whole numbers {reason}: {example!r} is label {label}"
+        f"{others}",
         "--classes-from FILE",
     )
 

@@ -75,6 +75,9 @@ def test_class_folders_that_begin_at_1(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", "1/a.jpg", "2/b.jpg", "3/c.jpg")
     (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
     assert "are numbered from 0: '1' is label 0" in assumed.text
+    assert (
+        "a folder with other classes has other numbers, unless both are packed with" in assumed.text
+    )
     for number, names in enumerate((("0", "1", "2"), ("000", "001", "002"))):
         source = photos(tmp_path / f"src-{number}", *(f"{name}/{name}.jpg" for name in names))
         assert fastpipe.pack(source, tmp_path / str(number)).assumed == ()
