@@ -424,11 +424,12 @@ def loader(
         train=train,
         is_ordered=is_ordered and not whole_images,
     )
-    if train:
+    is_shared_twice = warn_shared_twice(dataset, known_ranks)
+    # The epochs of a part of the share are short for this reason.
+    if train and not is_shared_twice:
         warn_of_short_epochs(dataset, recipe, epoch_size)
     notices.warn_small_area(dataset, whole_images)
     notices.warn_ordered_list(sampler, train=train, shuffle=shuffle)
-    warn_shared_twice(dataset, known_ranks)
     if with_images and crop is None and views is None and not whole_images:
         warn_cropped_twice(augments, train=train)
         if not train and reader is not None:

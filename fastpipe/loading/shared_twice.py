@@ -18,15 +18,18 @@ _MAX_SAMPLES = 1 << 21
 _LEAST_SAMPLES = 4
 
 
-def warn_shared_twice(data: Dataset, ranks: Ranks) -> None:
-    """Says if the samples are just those of this rank, every n-th or one block of n."""
+def warn_shared_twice(data: Dataset, ranks: Ranks) -> bool:
+    """Says if the samples are just those of this rank, every n-th or one block of n.
+
+    Returns whether they are.
+    """
     samples = data.content.samples
     if ranks.world_size == 1 or samples is None:
-        return
+        return False
     if not _LEAST_SAMPLES <= len(samples) <= _MAX_SAMPLES:
-        return
+        return False
     if not _is_share(samples, len(data.index), ranks):
-        return
+        return False
     count = format_count(len(samples), "sample")
     warn_once(
         f"shared twice {data.path}",
@@ -34,6 +37,7 @@ def warn_shared_twice(data: Dataset, ranks: Ranks) -> None:
         "the loader shares them out once more, so most samples never come. Pass the whole dataset; or, to "
         "read just these on this rank, rank=0 and world_size=1",
     )
+    return True
 
 
 def _is_share(samples: Int64s, num_all: int, ranks: Ranks) -> bool:

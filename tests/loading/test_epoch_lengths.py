@@ -78,3 +78,15 @@ def test_the_last_batch_is_much_of_the_dataset(flat: Path, log: pytest.LogCaptur
 def test_steps_of_a_large_dataset(thousand: Path, log: pytest.LogCaptureFixture) -> None:
     with fastpipe.loader(thousand, 8, size=8, num_workers=1, epoch_size=45):
         assert "epoch_size=45 counts samples, not batches" in log.text
+
+
+@pytest.mark.usefixtures("warned_anew")
+def test_short_epochs_of_samples_that_are_shared_out_twice(
+    flat: Path, log: pytest.LogCaptureFixture
+) -> None:
+    """One message says why."""
+    data = fastpipe.open(flat)
+    share = data.select(range(1, len(data), 2))
+    fastpipe.loader(share, 6, size=8, num_workers=1, rank=1, world_size=2).close()
+    assert "are already the share of rank 1 of 2" in log.text
+    assert "leaves out" not in log.text
