@@ -70,9 +70,10 @@ def _is_surely_unit(name: str) -> bool:
 
 
 def _describe(name: str, first: BaseDataset, second: BaseDataset) -> str | None:
-    values = _column_of_both(name, first, second)
-    if values.ndim != 1 or values.dtype.kind not in "iuUO":
+    first_row = first.column(name)[:1]  # rows may be large
+    if first_row.ndim != 1 or first_row.dtype.kind not in "iuUO":
         return None
+    values = _column_of_both(name, first, second)
     is_text = values.dtype.kind in "UO"
     if is_text:
         values = values.astype(str)

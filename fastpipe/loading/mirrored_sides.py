@@ -81,11 +81,14 @@ def _warn_mirrored_texts(data: Dataset, fields: Collection[str]) -> None:
         warning = f"mirrored texts {data.path} {name}"
         if is_known(warning):
             continue
-        step = max(1, len(data) // _NUM_TEXTS)
-        texts = data.column(name)[np.arange(0, len(data), step)[:_NUM_TEXTS]]
-        if texts.ndim != 1 or texts.dtype.kind not in "UO":
+        column = data.column(name)
+        # Rows of numbers may be large.
+        first = column[:1]
+        if first.ndim != 1 or first.dtype.kind not in "UO":
             continue
         remember(warning)
+        step = max(1, len(data) // _NUM_TEXTS)
+        texts = column[np.arange(0, len(data), step)[:_NUM_TEXTS]]
         num_sided = sum(_SIDE_WORD.search(str(text)) is not None for text in texts)
         if num_sided < max(_LEAST_SIDED, _SHARE_SIDED * len(texts)):
             continue
