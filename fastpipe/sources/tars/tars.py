@@ -369,8 +369,7 @@ def _assume_no_labels(root: SourcePath, samples: TarSamples) -> Iterator[Assumpt
         for name, value in entries.items():
             if _is_named_as_label(name) and isinstance(value, (int, str)):
                 yield Assumption(
-                    f"labels: none, though the samples' .json have {readable(name)!r}, which is "
-                    "called so",
+                    f"labels: none, though the samples' .json have a key {readable(name)!r}",
                     f"--label-column {readable(name)}",
                 )
                 return

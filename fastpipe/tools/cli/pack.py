@@ -351,9 +351,21 @@ def _print_summary(summary: Summary, src: str, dst: str) -> None:
     out.print(pack_table(summary, boxes, is_folder=is_folder))
     print_rejected(read_rejected(destination), rejected_file)
     print_assumed(summary.assumed)
-    out.print(
-        f"next: fastpipe inspect {shlex.quote(dst)}, or {_loader_call(dst, summary)} in Python"
-    )
+    next_step = f"{_loader_call(dst, summary)} in Python"
+    label_option = _find_label_option(summary)
+    if label_option:
+        next_step = f"the same command with {label_option} --overwrite, for a dataset with labels"
+    out.print(f"next: fastpipe inspect {shlex.quote(dst)}, or {next_step}")
+
+
+def _find_label_option(summary: Summary) -> str:
+    """The option that gives the dataset labels, where it has none; "": nothing looks like labels."""
+    if summary.info["classes"]:
+        return ""
+    for assumption in summary.assumed:
+        if assumption.option.startswith("--label-column "):
+            return assumption.option
+    return ""
 
 
 def _loader_call(dst: str, summary: Summary) -> str:

@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 from support.datasets.packed import packed_jpeg
 from support.programs.cli_run import failed, fp, succeeded
-from support.sources.pack_sources import saved, segments, write_folder
+from support.sources.pack_sources import jpeg_bytes, saved, segments, write_folder
+from support.sources.tars import write_tar
 
 import fastpipe
 from fastpipe.dataset.format.fields import KINDS
@@ -44,6 +45,18 @@ def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
         f"next: fastpipe inspect {packed}, or fastpipe.loader({packed!r}, batch_size=6) in Python\n"
     )
     assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
+
+
+def test_labels_that_need_an_option_are_the_next_step(tmp_path: Path) -> None:
+    image = jpeg_bytes((16, 16), seed=1)
+    members = {"a.jpg": image, "a.json": b'{"label": 1}', "b.jpg": image, "b.json": b'{"label": 0}'}
+    tar = write_tar(tmp_path / "a.tar", members)
+    text = succeeded("pack", tar, tmp_path / "packed")
+    assert "labels: none, though the samples' .json have a key 'label'" in text
+    next_step = "the same command with --label-column label --overwrite, for a dataset with labels"
+    assert text.endswith(f"next: fastpipe inspect {tmp_path / 'packed'}, or {next_step}\n")
+    text = succeeded("pack", tar, tmp_path / "packed", "--label-column", "label", "--overwrite")
+    assert "fastpipe.loader(" in text
 
 
 def test_names_of_files_that_are_not_packed_are_folded(source: Path, tmp_path: Path) -> None:
