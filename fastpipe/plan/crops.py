@@ -313,7 +313,8 @@ class RandomCrop(PaddedCrop, ResizedCrop):
         padding: pixels around the (resized) image: a number, (left and right, top and bottom), or
             (left, top, right, bottom).
         pad_if_needed: where the image is smaller than the output, adds the difference at both
-            sides, as torchvision.
+            sides, as torchvision. In masks the padding is class 0, unless `mask_fill` gives it another
+            id, such as 255 for a loss with ignore_index=255.
         fill: the colour of padding_mode="constant", 0 to 255: a number for all channels, (red,
             green, blue), which is opaque, or (red, green, blue, alpha). It is converted to the
             loader's `channels` and `dtype` as images are.

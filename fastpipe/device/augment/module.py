@@ -239,6 +239,8 @@ class Augment(Chain):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Augments a batch without a loader.
 
+        For several views of each image, each with a crop of its own, pass `fastpipe.loader` views=2.
+
         Args:
             images: (N, C, height, width) uint8 or uint16, on any device.
             labels: (N,) int64; required if labels become soft.
