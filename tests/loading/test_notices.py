@@ -294,6 +294,31 @@ def test_pairs_of_points_that_are_not_swapped(
     assert log.text.count("was packed with pairs that do, such as left_eye and right_eye") == 1
 
 
+@pytest.mark.parametrize(("bits", "is_dark"), [(12, True), (16, False), (8, False)])
+def test_second_images_of_few_bits(
+    tmp_path: Path, log: pytest.LogCaptureFixture, bits: int, is_dark: bool
+) -> None:
+    """A depth in millimetres; a photo of 8 bits may be as dark."""
+    depth = np.linspace(1, (1 << bits) - 1, 32 * 32).reshape(32, 32)
+    if bits == 8:
+        depth = depth // 8
+    pixels = depth.astype(np.uint16)
+    if bits == 8:
+        pixels = np.stack([depth, depth // 2, depth // 3], axis=2).astype(np.uint8)
+    with fastpipe.Writer(tmp_path / "data", fields={"depth": "image"}) as writer:
+        for number in range(8):
+            writer.add(np.zeros((32, 32, 3), np.uint8), key=f"{number}", depth=pixels)
+        writer.add(np.zeros((32, 32, 3), np.uint8), key="none")
+    log.clear()
+    loader_of(tmp_path / "data", fields=["image"]).close()
+    loader_of(tmp_path / "data", fields=["image", "depth"], dtype=torch.uint16).close()
+    assert log.text == ""
+    for _ in range(2):
+        loader_of(tmp_path / "data", fields=["image", "depth"]).close()
+    assert log.text.count("images of 'depth' in") == is_dark
+    assert ("with values of up to 12 bits (below 4,096)" in log.text) == is_dark
+
+
 def test_samples_that_the_program_has_shared_out(flat: Path, log: pytest.LogCaptureFixture) -> None:
     data = fastpipe.open(flat)
     ranks = {"rank": 1, "world_size": 2}
