@@ -12,6 +12,7 @@ import numpy as np
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import FieldRequest, field_name
+from fastpipe.dataset.format.folder import Url
 from fastpipe.plan.placed import Boxes
 from fastpipe.warnings_once import is_known, warn_once
 
@@ -93,7 +94,8 @@ def _length(value: object) -> int:
 def _numbers_objects(data: Dataset, mask: str, counts: Mapping[int, int]) -> bool:
     """Whether a mask has the number of an object in its pixels: 1 for the first box, and so on."""
     several = [sample for sample, count in counts.items() if count > 1]
-    if not several:
+    # Behind a URL the answers would take too long.
+    if not several or isinstance(data.index.path, Url):
         return False
     masks = data.with_fields((mask,))
     is_numbered = False
