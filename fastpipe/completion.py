@@ -30,7 +30,7 @@ class PublicNames(metaclass=_PublicNamesType):
 
 
 def _without_internals(names: Iterable[str], kind: type) -> list[str]:
-    internals: set[str] = set()
+    internals = {"_abc_impl"}
     for base in kind.__mro__:
         internals.update(vars(base).get("_NOT_PUBLIC", ()))
     return sorted(set(names) - internals)

@@ -29,7 +29,10 @@ from fastpipe.dataset.folds_of_versions import warn_of_changed_parts
 from fastpipe.dataset.format.fields import check_name
 from fastpipe.dataset.format.parts import parts_of, starts_of
 from fastpipe.dataset.joining import join_selections
-from fastpipe.dataset.order_of_keys import warn_of_values_in_order_of_keys
+from fastpipe.dataset.order_of_keys import (
+    warn_of_labels_in_order_of_keys,
+    warn_of_values_in_order_of_keys,
+)
 from fastpipe.dataset.other_order import note_column_read
 from fastpipe.dataset.relabelling import (
     check_field_classes,
@@ -372,6 +375,15 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             >>> data.with_labels(sizes).classes
             ['narrow', 'wide']
         """
+        selection = with_user_labels(self, labels, classes)
+        if not isinstance(labels, Mapping) and selection.labels is not None:
+            warn_of_labels_in_order_of_keys(self, selection.labels)
+        return Dataset(selection, self._sample_format)
+
+    def _with_saved_labels(
+        self, labels: ArrayLike | Path, classes: Sequence[str] | None
+    ) -> Dataset:
+        """Labels that were checked when they were saved."""
         return Dataset(with_user_labels(self, labels, classes), self._sample_format)
 
     @refusing_unknown("data.save_columns")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastpipe.arrays import Int64s
 from fastpipe.dataset.base_dataset import BaseDataset
-from fastpipe.warnings_once import is_known, warn_once
+from fastpipe.warnings_once import is_known, remember, warn_once
 
 # More samples take longer than a warning is worth.
 _MOST_SAMPLES = 1 << 20
@@ -34,8 +34,10 @@ _UNITS = frozenset(
 )
 # Names that are hardly meant as something else, also without "id".
 _PLAIN_UNITS = frozenset({"patient", "participant"})
+# Such columns may have kinds, such as "street" or "upper", if they are not called scene_id.
+_NAMES_OF_KINDS = frozenset({"scene", "case", "study", "clip", "session", "sequence"})
 _ID_WORDS = frozenset({"id", "uid", "uuid", "identifier"})
-# A column "scene" may have kinds of scenes, such as "street": those are few.
+# A column "video" may have kinds of videos: those are few.
 _LEAST_NAMES = 10
 _LEAST_REPEATED = 2  # values
 
@@ -54,6 +56,7 @@ def warn_of_divided_groups(first: BaseDataset, second: BaseDataset) -> None:
         if message is not None:
             warn_once(warning, message)
             return
+        remember(warning)  # so that a loop over folds looks at it once
 
 
 def _may_be_unit(name: str) -> bool:
@@ -61,6 +64,8 @@ def _may_be_unit(name: str) -> bool:
     last = words[-1]
     if last in _ID_WORDS:
         return len(words) > 1 and words[-2] in _UNITS
+    if last in _NAMES_OF_KINDS:
+        return False
     return last in _UNITS or last.removesuffix("id") in _UNITS
 
 

@@ -21,7 +21,6 @@ from fastpipe.dataset.choosing import check_index, to_array
 from fastpipe.dataset.column_values import DerivedColumn, UserColumn, spans
 from fastpipe.dataset.format.layout import NO_LABEL
 from fastpipe.dataset.label_names import number_names
-from fastpipe.dataset.order_of_keys import warn_of_labels_in_order_of_keys
 from fastpipe.dataset.selection import Relabelling, Selection
 from fastpipe.dataset.several_labels import refuse_lists
 from fastpipe.errors import ConfigError, format_count, nearest_name, suggest_class
@@ -290,8 +289,6 @@ def with_user_labels(
 
     selection = data._selection
     label_column = DerivedColumn(column, partial(np.asarray, dtype=np.int64))
-    if not isinstance(labels, Mapping):
-        warn_of_labels_in_order_of_keys(data, label_column)
     # A loader's state has a hash of all labels, so that it is not loaded for others.
     digest = xxhash.xxh3_64()
     for ids in spans(len(data)):

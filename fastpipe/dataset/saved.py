@@ -51,7 +51,7 @@ def with_saved(data: Any) -> Any:
         for name, file in saved.files.items():
             values = file if isinstance(index.path, Path) else _read_small(file)
             if name == LABEL:
-                data = data.with_labels(values, classes=saved.classes)
+                data = data._with_saved_labels(values, saved.classes)
             else:
                 data = data.with_column(name, values)
     except (

@@ -29,7 +29,7 @@ _CROPPING_CLASSES = frozenset(
 
 # The number of an image in its file of annotations.
 _IMAGE_ID = "image_id"
-_NAMES_OF_OTHER_TASKS = frozenset(["label", "crop_box"])
+_CROP_BOX = "crop_box"
 
 
 def warn_cropped_twice(augments: Sequence[Augment | None], *, train: bool) -> None:
@@ -50,16 +50,14 @@ def warn_cropped_twice(augments: Sequence[Augment | None], *, train: bool) -> No
 def warn_cropped_objects(data: Dataset, names: Sequence[str]) -> None:
     """Says if an evaluation has boxes or points, and the default crop leaves some of them out.
 
-    An evaluation by a file of annotations asks for images alone, or for their numbers, too, and the
-    program has the boxes from there.
+    An evaluation by a file of annotations asks for the numbers of images, and the program has the
+    boxes from there.
 
     `names`: of the fields that batches have.
     """
-    # Who evaluates labels, masks or captions of these images needs no boxes, and who asks for
-    # crop_box knows of the crop.
     asked = [name for name in names if name in data.fields]
-    has_images_alone = not asked and _NAMES_OF_OTHER_TASKS.isdisjoint(names)
-    if has_images_alone or _IMAGE_ID in names:
+    # Who asks for crop_box knows of the crop.
+    if _IMAGE_ID in names and _CROP_BOX not in names:
         asked = list(data.fields)
     for name in asked:
         field = data.fields[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fastpipe.dataset.dataset import Dataset
@@ -79,6 +81,19 @@ def _path_of_share(data: Dataset, share: int) -> Place:
 
 def _warn_of_few_batches(data: Dataset, recipe: Recipe, epoch_size: int) -> None:
     global_batch_size = recipe.batch_size * recipe.ranks.world_size
+    batches = format_count(num_batches(recipe), "batch")
+    # A number of steps, as other trainers ask for it.
+    batches_of_all = {
+        len(data) // global_batch_size,
+        math.ceil(len(data) / global_batch_size),
+    }
+    if global_batch_size > 1 and epoch_size in batches_of_all:
+        warn_once(
+            f"epoch_size={epoch_size}",
+            f"epoch_size={epoch_size} counts samples, and {data.path} has so many batches of "
+            f"{global_batch_size}: an epoch has {batches}. For an epoch of all samples leave epoch_size out",
+        )
+        return
     is_whole = epoch_size % global_batch_size == 0
     is_long = (
         epoch_size >= _FEW_BATCHES * global_batch_size
@@ -86,7 +101,6 @@ def _warn_of_few_batches(data: Dataset, recipe: Recipe, epoch_size: int) -> None
     )
     if is_whole or is_long or epoch_size >= len(data):
         return
-    batches = format_count(num_batches(recipe), "batch")
     warn_once(
         f"epoch_size={epoch_size}",
         f"epoch_size={epoch_size} counts samples, not batches: an epoch has {batches} of "

@@ -18,7 +18,7 @@ _LOG = logging.getLogger("fastpipe")
 _LEAST_CHARACTERS = 10  # classes, each called by a letter or a digit
 _SIDE = re.compile("left|right", re.IGNORECASE)  # in the name of a class
 _OTHER_SIDES = {"left": "right", "right": "left"}
-_SIDE_WORD = re.compile(r"\b(left|right)\b", re.IGNORECASE)  # in a text
+_SIDE_WORD = re.compile(r"(?<!all )\b(left|right)\b", re.IGNORECASE)  # in a text
 _NUM_TEXTS = 400  # that are looked at
 # Of these texts: some say "right" and mean something else.
 _LEAST_SIDED = 2
@@ -94,7 +94,7 @@ def _warn_mirrored_texts(data: Dataset, fields: Collection[str]) -> None:
             continue
         _LOG.warning(
             "half of the images are mirrored, by default, and %d of %d texts of %r of %s that were "
-            "looked at have the word left or right: what they say is wrong of a mirrored image. Pass "
+            "looked at have the word left or right, which may be wrong of a mirrored image. Pass "
             "hflip=False",
             num_sided,
             len(texts),

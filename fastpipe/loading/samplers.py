@@ -386,12 +386,17 @@ def _warn_of_small_classes(data: Dataset, samples: int) -> None:
     if num_small <= _FEW_SMALL_CLASSES * len(counts):
         return
     verb = "has" if num_small == 1 else "have"
+    median = int(np.median(counts))
+    remedy = f"Half of the classes have {median} or more: a smaller number fits them"
+    if median >= samples:
+        remedy = (
+            "To leave them out: data.only([name for name, count in zip(data.classes, data.class_counts) "
+            f"if count >= {samples}])"
+        )
     warn_once(
         f"small classes {data.path} {samples}",
         f"PerClass({samples}): {num_small:,} of {format_count(len(counts), 'class')} of {data.path} "
-        f"{verb} fewer than {samples} samples, so a batch has the same image several times. To leave "
-        "them out: data.only([name for name, count in zip(data.classes, data.class_counts) if count "
-        f">= {samples}])",
+        f"{verb} fewer than {samples} samples, so a batch has the same image several times. {remedy}",
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import FieldRequest, field_name
 from fastpipe.dataset.format.folder import Url
+from fastpipe.errors import FastpipeError
 from fastpipe.plan.placed import Boxes
 from fastpipe.warnings_once import is_known, warn_once
 
@@ -37,13 +38,17 @@ def warn_of_dropped_boxes(data: Dataset, requests: Mapping[str, FieldRequest]) -
         if not names:
             continue
         shown = " and ".join(names)
+        keeping = f"fastpipe.Boxes({request.name!r}, min_size=0)"
+        if request.min_area:
+            keeping = f"fastpipe.Boxes({request.name!r}, min_size=0, min_area=0)"
         verb = "has" if len(names) == 1 else "have"
         warn_once(
             warning,
             f"{shown} {verb} a value for each box of {request.name!r}. A batch has all of these values, but "
-            f"not the boxes that the crop cuts to less than min_size={request.min_size:g} pixel, so value i "
-            f"may be that of another box. Pass fastpipe.Boxes({request.name!r}, min_size=0), which keeps all "
-            "boxes in their order; one outside of the crop has no area. Then drop boxes and values together",
+            f"not the boxes that the crop makes too small (min_size={request.min_size:g}, "
+            f"min_area={request.min_area:g}), so value i may be that of another box. Pass {keeping}, which "
+            "keeps all boxes in their order; one outside of the crop has no area. Then drop boxes and values "
+            "together",
         )
 
 
@@ -52,7 +57,8 @@ def _fields_of_boxes(
 ) -> Iterator[str]:
     """The names of fields whose values are as many as the boxes of the sample."""
     counts = _count_boxes(data, boxes)
-    if not counts:
+    # With one box in each image, a list of one value may be about the image.
+    if max(counts.values(), default=0) < 2:
         return
     for request in requests.values():
         name = field_name(request)
@@ -100,7 +106,10 @@ def _numbers_objects(data: Dataset, mask: str, counts: Mapping[int, int]) -> boo
     masks = data.with_fields((mask,))
     is_numbered = False
     for sample in several[:_MAX_MASKS]:
-        largest = int(masks[sample][mask].max())
+        try:
+            largest = int(masks[sample][mask].max())
+        except FastpipeError:
+            continue  # damaged; the loader says so when it comes to the sample
         if largest > counts[sample]:
             return False
         # The last object may be hidden by another one.

@@ -24,7 +24,7 @@ FRAMES = [f"video-{number % 12}" for number in NUMBERS]
         ("patient", [number // 4 for number in NUMBERS]),
         ("studyid", IDS),
         ("video", FRAMES),
-        ("source_scene", FRAMES),
+        ("scene_id", FRAMES),
     ],
 )
 def test_a_column_of_patients(

@@ -47,13 +47,24 @@ def test_an_epoch_size_of_few_batches_is_named(flat: Path, log: pytest.LogCaptur
     for epoch_size in (4, 8, 17, FLAT_IMAGES, 100):
         open_loader(flat, epoch_size=epoch_size)
     assert "epoch_size" not in log.text
-    open_loader(flat, epoch_size=10)
-    open_loader(flat, epoch_size=10)
+    open_loader(flat, epoch_size=11)
+    open_loader(flat, epoch_size=11)
     words = (
-        "epoch_size=10 counts samples, not batches: an epoch has 2 batches of 4. For 10 batches: "
-        "epoch_size=40"
+        "epoch_size=11 counts samples, not batches: an epoch has 2 batches of 4. For 11 batches: "
+        "epoch_size=44"
     )
     assert log.text.count(words) == 1
+
+
+@pytest.mark.parametrize("batch_size", [3, 4])
+def test_the_number_of_batches_is_no_epoch_size(
+    flat: Path, log: pytest.LogCaptureFixture, batch_size: int
+) -> None:
+    """Trainers ask for steps an epoch: len(data) // batch_size of them."""
+    steps = FLAT_IMAGES // batch_size
+    open_loader(flat, batch_size, epoch_size=steps)
+    assert f"epoch_size={steps} counts samples, and {flat} has so many batches of" in log.text
+    assert "For an epoch of all samples leave epoch_size out" in log.text
 
 
 def test_an_epoch_size_of_no_batch_is_explained(flat: Path) -> None:

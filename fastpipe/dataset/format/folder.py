@@ -118,6 +118,11 @@ def why_no_dataset(path: Path) -> str:
         )
     if (path / WORK_FOLDER).exists():
         process = holder_of_lock(path / WORK_FOLDER / LOCK_FILE)
+        if process == os.getpid():
+            return (
+                f"{path} is no dataset yet: this program is still writing it. Open it after the end of the "
+                "with block of its fastpipe.Writer: the block writes the index when it ends"
+            )
         if process is not None:
             return (
                 f"{path} is no dataset yet: process {process} is packing into it. Wait until it ends"

@@ -25,6 +25,8 @@ from fastpipe.sources.folders.splits import (
 _MAX_BYTES = 8 << 20
 # A number at the end of a name: _v2, -3, 2024
 _VERSION = re.compile(r"[-_. ]?v?\d+$", re.IGNORECASE)
+# A name of numbers alone: v2, 2024
+_IS_VERSION = re.compile(r"v\d|\d{4}", re.IGNORECASE)
 
 
 def find_training_set(destination: Path) -> Path | None:
@@ -65,7 +67,10 @@ def find_other_version(destination: Path) -> Path | None:
 
 def _are_versions(name: str, other_name: str) -> bool:
     """Whether two names differ in a number at their end: train and train_v2, 2024-05 and 2025-01."""
-    return not is_for_evaluation(name) and _stem(name) == _stem(other_name)
+    if is_for_evaluation(name) or _stem(name) != _stem(other_name):
+        return False
+    # Folders 0, 1 and 2 are parts or folds.
+    return _stem(name) != "" or bool(_IS_VERSION.match(name))
 
 
 def _stem(name: str) -> str:

@@ -111,7 +111,8 @@ class BoxTable:
         # A cell lists classes, which are no label of their image.
         self._has_class_list = False
         self._shares = ShareCheck()
-        self._box_count = 0
+        # Boxes that are not the same in both forms.
+        self._telling_box_count = 0
         # No box has a third number below the first, or a fourth below the second.
         self._are_ordered = True
 
@@ -250,7 +251,7 @@ class BoxTable:
         elif self._look_like_corners:
             columns = ", ".join(map(readable, self.boxes.columns))
             text = (
-                f"boxes ({columns}): in none of the {self._box_count:,} boxes is the third number below "
+                f"boxes ({columns}): in none of the {self._telling_box_count:,} boxes is the third number below "
                 "the first, or the fourth below the second, so they may be corners"
             )
             self.boxes.assumed.append(Assumption(text, "--box-format xyxy"))
@@ -267,7 +268,7 @@ class BoxTable:
         """Whether boxes that are assumed to have width and height may be corners by their numbers."""
         if self.box_field is None or not self.box_field.may_be_corners:
             return False
-        return self._are_ordered and self._box_count >= _LEAST_BOXES_OF_CORNERS
+        return self._are_ordered and self._telling_box_count >= _LEAST_BOXES_OF_CORNERS
 
     @property
     def _may_have_image_labels(self) -> bool:
@@ -418,7 +419,9 @@ class BoxTable:
 
         for box in boxes:
             self._shares.add(box)
-            self._box_count += 1
+            # A box that begins at 0, 0 is the same in both forms.
+            if box[0] > 0 or box[1] > 0:
+                self._telling_box_count += 1
             if box[2] < box[0] or box[3] < box[1]:
                 self._are_ordered = False
         return [box_corners(box, self.boxes.form) for box in boxes]

@@ -52,13 +52,13 @@ def docs(
     Markdown.
     """
     with exit_codes():
-        if not words:
+        wanted = " ".join(words or []).strip()
+        if not wanted:
             out.print(_page_table(list_pages()))
             out.print(
                 "fastpipe docs PAGE shows a page, fastpipe docs WORDS finds words"
             )
             return
-        wanted = " ".join(words)
         pages = find_pages(wanted)
         if len(pages) == 1:
             _show(pages[0])

@@ -111,6 +111,13 @@ def test_a_pack_under_way(flat: Path, copied: Copy, monkeypatch: pytest.MonkeyPa
     assert_refused(dataset, dataset, "no dataset yet", "process 77 is packing into it. Wait until")
 
 
+def test_a_writer_of_this_program_that_has_not_ended(tmp_path: Path) -> None:
+    with fastpipe.Writer(tmp_path / "new") as writer:
+        writer.add(np.zeros((8, 8, 3), np.uint8), key="a")
+        with pytest.raises(DatasetError, match=r"this program is still writing it\. Open it after"):
+            fastpipe.open(tmp_path / "new")
+
+
 def test_ranks_are_told_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for num_ranks, is_said in (("1", False), ("2", True)):
         monkeypatch.setenv("WORLD_SIZE", num_ranks)

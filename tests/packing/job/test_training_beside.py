@@ -110,6 +110,7 @@ def test_nothing_is_said_of_others(
         ("photos-3", "photos.2", True),
         ("2024-05", "2025-01", True),
         ("v1", "v2", True),
+        ("0", "1", False),
         ("a", "animals", False),
         ("dog", "dogs_and_cats", False),
         ("imagenet", "imagenet-val", False),
