@@ -459,3 +459,21 @@ def test_ranks_that_all_read_everything_in_one_order(
     words = "torch.distributed has 2 ranks, and the loader of .* is rank 0 of 1 on each: each rank reads"
     assert len(re.findall(words, caplog.text)) == (case == "same")
     del model
+
+
+def test_a_loader_of_one_rank_alone_is_no_turn_of_the_others(
+    flat: Path, textured: Path, ranks: Ranks, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "torch.nn.parallel.distributed.DistributedDataParallel", _Wrapper, raising=True
+    )
+    model = _Wrapper()
+    for rank in range(2):
+        ranks.become(rank)
+        if rank == 0:
+            next(iter(made(flat, rank=0, world_size=1)))
+        for data in (flat, textured):
+            next(
+                iter(made(data))
+            )  # of both ranks: the first one's is compared with the first one's
+    del model

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,4 +101,18 @@ def test_whole_images_lose_no_box(
 ) -> None:
     fields = ("image", "boxes", "difficult")
     fastpipe.loader(objects, 2, fields=fields, **options).close()
+    assert list(warned_fields(log)) == []
+
+
+def test_a_mask_that_cannot_be_read_stops_no_loader(
+    objects: Path, copied: Callable[[Path], Path], log: pytest.LogCaptureFixture
+) -> None:
+    dataset = copied(objects)
+    shard = dataset / "shard-000000.tar"
+    content = bytearray(shard.read_bytes())
+    for start in (found.start() for found in re.finditer(b"IDAT", bytes(content))):
+        content[start + 10] ^= 0xFF
+    shard.write_bytes(content)
+    fields = ("image", "boxes", "objects")
+    fastpipe.loader(dataset, 2, size=16, fields=fields, on_error="replace").close()
     assert list(warned_fields(log)) == []

@@ -69,6 +69,7 @@ def test_the_command() -> None:
     assert "from-dali" in several
     assert several.endswith("fastpipe docs PAGE shows a page\n")
     assert "Which licence" in succeeded("docs", "licence")
+    assert succeeded("docs", "  ") == succeeded("docs")
     assert "no page has 'zzzz'" in failed(2, "docs", "zzzz")
 
 
