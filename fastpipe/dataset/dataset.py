@@ -344,14 +344,11 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             >>> len(data.select(lambda columns: columns["score"] > 0.5))
             12
         """
-        try:
-            check_name(name)
-        except ValueError as problem:
-            raise ConfigError(f"with_column: {problem}") from problem
-        column = parse_user_column(self, "with_column", values)
+        with_column = self._add_column(name, values)
         if not isinstance(values, (Mapping, str, os.PathLike)):
+            column = with_column._selection.added[name]
             warn_of_values_in_order_of_keys(self, column)
-        return self._with(added={**self._selection.added, name: column})
+        return with_column
 
     @refusing_unknown("data.with_labels")
     def with_labels(
@@ -380,10 +377,21 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
             warn_of_labels_in_order_of_keys(self, selection.labels)
         return Dataset(selection, self._sample_format)
 
-    def _with_saved_labels(
+    def _add_column(
+        self, name: str, values: ArrayLike | Path | str | Mapping[str, Any]
+    ) -> Dataset:
+        """As `with_column`, without a look at the order of the values."""
+        try:
+            check_name(name)
+        except ValueError as problem:
+            raise ConfigError(f"with_column: {problem}") from problem
+        column = parse_user_column(self, "with_column", values)
+        return self._with(added={**self._selection.added, name: column})
+
+    def _add_labels(
         self, labels: ArrayLike | Path, classes: Sequence[str] | None
     ) -> Dataset:
-        """Labels that were checked when they were saved."""
+        """As `with_labels`, without a look at the order of the labels."""
         return Dataset(with_user_labels(self, labels, classes), self._sample_format)
 
     @refusing_unknown("data.save_columns")

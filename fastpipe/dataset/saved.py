@@ -48,12 +48,13 @@ def with_saved(data: Any) -> Any:
     _warn_of_left_behind(index, saved)
     # A column may hold anything, so every error of reading it becomes one that says what to do.
     try:
-        for name, file in saved.files.items():
+        for name, saved_file in saved.files.items():
+            file = saved_file.fetched()
             values = file if isinstance(index.path, Path) else _read_small(file)
             if name == LABEL:
-                data = data._with_saved_labels(values, saved.classes)
+                data = data._add_labels(values, saved.classes)
             else:
-                data = data.with_column(name, values)
+                data = data._add_column(name, values)
     except (
         OSError,
         ValueError,
@@ -98,11 +99,12 @@ def check_saved(index: Index) -> None:
     saved = read_saved(index)
     if saved is None:
         return
-    for name, path in saved.files.items():
+    for name, saved_file in saved.files.items():
+        path = saved_file.fetched()
         digest = file_hash(path)
-        if digest != saved.hashes[name]:
+        if digest != saved_file.hash_text:
             raise DatasetError(
-                f"{path}: the column {name!r} has changed: expected XXH3-64 {saved.hashes[name]}, "
+                f"{path}: the column {name!r} has changed: expected XXH3-64 {saved_file.hash_text}, "
                 f"got {digest}. Save it again with save_columns"
             )
 

@@ -25,24 +25,35 @@ _FOLDER = "columns"
 LABEL = "label"
 
 
+class SavedFile(NamedTuple):
+    """The .npy file of a column. Behind a URL it may be large, and is fetched when it is needed."""
+
+    dataset: PackedIndex
+    # The name below the dataset.
+    name: str
+    # Its XXH3-64.
+    hash_text: str
+
+    def fetched(self) -> Path:
+        return self.dataset.file_beside(self.name, self.hash_text)
+
+
 class SavedColumns(NamedTuple):
     """What the list of a version's saved columns says.
 
     Attributes:
-        files: the .npy file of each column, by name.
-        hashes: the XXH3-64 of each file, by name.
+        files: the file of each column, by name.
         classes: the names of all classes, if there is a column of labels; else None.
         left_behind: columns of earlier versions that this one lacks, each with its version.
     """
 
-    files: dict[str, Path]
-    hashes: dict[str, str]
+    files: dict[str, SavedFile]
     classes: list[str] | None
     left_behind: dict[str, int]
 
     def open(self, name: str, num_samples: int) -> NDArray[Any]:
         """(num_samples, ...) the mapped rows of a column. DatasetError: it cannot be read."""
-        file = self.files[name]
+        file = self.files[name].fetched()
         try:
             rows: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError) as problem:
@@ -67,7 +78,7 @@ def list_place(index: PackedIndex) -> Place:
 def read_saved(index: PackedIndex) -> SavedColumns | None:
     """The saved columns of a version; None: it has none.
 
-    DatasetError: the list or a column cannot be read.
+    DatasetError: the list cannot be read.
     """
     # The list may hold anything, so every error of reading it becomes one that says what to do.
     try:
@@ -76,19 +87,17 @@ def read_saved(index: PackedIndex) -> SavedColumns | None:
             return None
         saved: dict[str, Any] = json.loads(content)
         files = {}
-        hashes = {}
         for name, entry in saved["columns"].items():
             # The file's name alone: a list must not lead to another folder.
             file_name = Path(entry["file"]).name
-            hashes[name] = entry["xxh3_64"]
-            files[name] = index.file_beside(f"{_FOLDER}/{file_name}", hashes[name])
+            files[name] = SavedFile(index, f"{_FOLDER}/{file_name}", entry["xxh3_64"])
         classes = saved["classes"]
         left_behind = dict(saved.get("left_behind", {}))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         if isinstance(problem, DatasetError):
             raise
         raise unreadable_list(index, problem) from problem
-    return SavedColumns(files, hashes, classes, left_behind)
+    return SavedColumns(files, classes, left_behind)
 
 
 def _is_web_page(content: bytes) -> bool:

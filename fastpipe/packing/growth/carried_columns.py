@@ -27,7 +27,7 @@ from fastpipe.store.saved_columns import (
 )
 from fastpipe.store.store import Store
 
-NO_SAVED_COLUMNS = SavedColumns({}, {}, None, {})
+NO_SAVED_COLUMNS = SavedColumns({}, None, {})
 
 
 def saved_columns_of(index: PackedIndex) -> SavedColumns:
