@@ -300,7 +300,7 @@ def _warn_if_no_node_fits(nodes: list[dict[str, Any]], memory: int) -> None:
 def is_of_machine(problem: BaseException) -> bool:
     """Whether an error is of a machine's disk, network or memory: another one may have none."""
     if isinstance(problem, RequestError):
-        return problem.is_of_network
+        return problem.is_of_machine
     if isinstance(problem, (OSError, MemoryError)):
         return True
     # Errors of fastpipe for users are raised from the error of the system.

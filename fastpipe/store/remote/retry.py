@@ -119,8 +119,16 @@ _KIND_OF_STATUS = {
     412: "replaced",
     416: "replaced",
 }
-# Failures of the way to a server, or of the server at that time.
-_KINDS_OF_NETWORK = ("network", "closed", "host", "certificate", "overloaded")
+# Failures of the way to a server, of the server at that time, or of a file to be uploaded, which the
+# machine may have lost.
+_KINDS_OF_MACHINE = (
+    "network",
+    "closed",
+    "host",
+    "certificate",
+    "overloaded",
+    "missing",
+)
 _MESSAGE_OF_KIND = {
     "Timeout": "no byte for read_timeout seconds",
     "Connect": "no connection",
@@ -161,9 +169,9 @@ class RequestError(OSError):
         return self.failure.words
 
     @property
-    def is_of_network(self) -> bool:
+    def is_of_machine(self) -> bool:
         """Whether another machine may have no such failure."""
-        return self.failure.kind in _KINDS_OF_NETWORK
+        return self.failure.kind in _KINDS_OF_MACHINE
 
 
 def kind_of_failure(error: FastpipeError) -> str:

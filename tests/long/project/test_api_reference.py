@@ -28,7 +28,7 @@ LISTED = {
     "fastpipe.wds.SampleCrop": {"set_epoch"},
     "fastpipe.wds.BatchCrop": {"set_epoch"},
     "fastpipe.FastpipeError": {"option", "problem"},
-    "fastpipe.SampleError": {"shard", "key", "source", "sample", "offset", "reason"},
+    "fastpipe.SampleError": {"shard", "key", "member", "sample", "offset", "reason"},
     "fastpipe.timm.TimmLoader": {"mixup_enabled"},
 }
 BATCH = "fastpipe.device.image_batch.ImageBatch"
