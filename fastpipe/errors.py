@@ -371,6 +371,13 @@ def suggest_class(name: object, names: Sequence[str]) -> str:
     return f"; it has {shown}"
 
 
+def did_you_mean_attribute(name: str, names: Iterable[str]) -> str:
+    """The same of a wrong attribute: the most similar public one."""
+    if name.startswith("_"):
+        return ""  # IPython and numpy look for many such names
+    return did_you_mean(name, [known for known in names if not known.startswith("_")])
+
+
 def did_you_mean_path(path: Path) -> str:
     """The end of a message about a path that does not exist: the most similar one, or nothing."""
     import difflib  # as above

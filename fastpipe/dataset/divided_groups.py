@@ -71,7 +71,7 @@ def _may_be_unit(name: str) -> bool:
 
 def _is_surely_unit(name: str) -> bool:
     last = name.lower().split("_")[-1]
-    return last.endswith(tuple(_ID_WORDS)) or last in _PLAIN_UNITS
+    return last.endswith(("id", "identifier")) or last in _PLAIN_UNITS
 
 
 def _describe(name: str, first: BaseDataset, second: BaseDataset) -> str | None:

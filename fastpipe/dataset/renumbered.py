@@ -16,6 +16,9 @@ class Renumbered(NamedTuple):
     number: int
     other_number: int
 
+    def __str__(self) -> str:
+        return f"{self.name!r} was {self.number} and is {self.other_number}"
+
 
 def find_renumbered(
     classes: Sequence[str], other_classes: Sequence[str]

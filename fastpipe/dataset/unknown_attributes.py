@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fastpipe.arguments import by_single_name
-from fastpipe.errors import did_you_mean
+from fastpipe.errors import did_you_mean_attribute
 
 _INSTEAD_BY_NAMES = {
     "map": "for a new column use data.with_column(name, values); for images pass crop=, hflip= and "
@@ -45,10 +45,7 @@ def describe_unknown(name: str, known: Iterable[str]) -> str:
     text = f"a fastpipe dataset has no {name!r}"
     if name in _INSTEAD:
         return f"{text}: {_INSTEAD[name]}"
-    if name.startswith("_"):
-        return text  # IPython and numpy look for many such names
-    public = [other for other in known if not other.startswith("_")]
-    return text + did_you_mean(name, public)
+    return text + did_you_mean_attribute(name, known)
 
 
 def describe_setting(name: str) -> str:

@@ -39,6 +39,7 @@ import torch
 from fastpipe.arrays import Uint8s
 from fastpipe.engine.slots import aligned
 from fastpipe.errors import ConfigError
+from fastpipe.machine.environment import read_number
 
 # Makes a device the current one.
 CurrentDevice = Callable[[], AbstractContextManager[object]]
@@ -437,8 +438,7 @@ def _default_index(backend: Any, count: int) -> int:
     if count == 1:
         return 0
     current = int(backend.current_device())
-    local_rank = os.environ.get("LOCAL_RANK", "")
-    is_rank = local_rank.isdecimal() and int(local_rank) < count
-    if current != 0 or not is_rank:
+    local_rank = read_number("LOCAL_RANK")
+    if current != 0 or local_rank is None or local_rank >= count:
         return current
-    return int(local_rank)
+    return local_rank

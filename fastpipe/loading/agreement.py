@@ -380,17 +380,15 @@ def _dataset_of(rank_facts: dict[str, Any]) -> RankDataset:
 
 def _shared_store(recipe: Recipe) -> Any:
     """The store of torch.distributed, if its ranks are those that share an epoch; else None."""
-    distributed = torch.distributed
-    ranks = recipe.ranks
-    if ranks.world_size < 2:
+    world_size = recipe.ranks.world_size
+    if world_size < 2:
         return None
-    if not distributed.is_available() or not distributed.is_initialized():
-        return None
+    store = _store_of_processes()
     # The program may have divided the ranks into groups itself. Then the store's ranks are not
     # those that share an epoch.
-    if distributed.get_world_size() != ranks.world_size:
+    if store is None or torch.distributed.get_world_size() != world_size:
         return None
-    return _store_of_processes()
+    return store
 
 
 def _store_of_processes() -> Any:

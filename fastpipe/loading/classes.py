@@ -13,6 +13,7 @@ belong to one model, so there it is an error.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.format.fields import CLASS_KINDS
@@ -112,7 +113,13 @@ def _has_own_classes(data: Dataset) -> bool:
 
 def _are_numbered_here(data: Dataset) -> bool:
     """Whether the program has given the classes other numbers than the files have."""
-    return "classes" in data.content.identity
+    return _has_classes_of_program(data.content.identity)
+
+
+def _has_classes_of_program(identity: Mapping[str, Any]) -> bool:
+    """Of a joined dataset: whether one of its parts has them."""
+    parts = identity.get("parts", ())
+    return "classes" in identity or any(map(_has_classes_of_program, parts))
 
 
 def _is_one_dataset(training: Dataset, evaluation: Dataset) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import Any
+
+from fastpipe.loading.instances import instances_of
 
 # Wrappers that average the gradients of ranks, each of which has data of its own. Other ways to
 # divide a model among ranks, such as tensor parallelism, give all of them the same data.
@@ -15,21 +16,17 @@ _WRAPPERS = (
 
 
 def count_data_parallel_ranks() -> int:
-    """The number of ranks that share a wrapped model; 1: no model is wrapped.
-
-    It looks at all objects of the process, which takes some tenths of a second.
-    """
-    wrappers: list[type] = []
+    """The number of ranks that share a wrapped model; 1: no model is wrapped."""
+    most = 1
     for module_name, class_name in _WRAPPERS:
         # A module that nobody has imported has made no object.
-        wrapper = getattr(sys.modules.get(module_name), class_name, None)
-        if isinstance(wrapper, type):
-            wrappers.append(wrapper)
-    most = 1
-    for found in gc.get_objects():
-        # Not isinstance, which asks proxies for the class of what they stand for.
-        if issubclass(type(found), tuple(wrappers)):
-            most = max(most, _group_size(found))
+        wrapper: type[Any] | None = getattr(
+            sys.modules.get(module_name), class_name, None
+        )
+        if wrapper is None:
+            continue
+        for model in instances_of(wrapper):
+            most = max(most, _group_size(model))
     return most
 
 

@@ -29,7 +29,7 @@ from fastpipe.errors import ConfigError, choice, flag, format_count, positive, w
 from fastpipe.loading import notices, pairs
 from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
-from fastpipe.loading.dark_second_images import warn_dark_second_images
+from fastpipe.loading.dark_images import warn_dark_images, warn_dark_second_images
 from fastpipe.loading.default_crops import warn_cropped_objects, warn_cropped_twice
 from fastpipe.loading.epoch_lengths import warn_of_short_epochs
 from fastpipe.loading.evaluation import describe_random_defaults, warn_of_evaluation
@@ -447,7 +447,7 @@ def loader(
         if hflip is None and not views and recipe.flip:
             names = None if reader is None else reader.names
             warn_mirrored_sides(dataset, names)
-        notices.warn_dark_images(dataset, form)
+        warn_dark_images(dataset, form)
         if reader is not None:
             warn_dark_second_images(dataset, reader.names, form)
     warn_of_user_draws(prepare, size, augments)

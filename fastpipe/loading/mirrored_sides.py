@@ -12,6 +12,7 @@ from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import FieldRequest
 from fastpipe.dataset.format.fields import CLASS_KINDS
 from fastpipe.plan.placed import Points
+from fastpipe.plan.spread import spread
 from fastpipe.warnings_once import is_known, remember, warn_once
 
 _LOG = logging.getLogger("fastpipe")
@@ -87,8 +88,7 @@ def _warn_mirrored_texts(data: Dataset, fields: Collection[str]) -> None:
         if first.ndim != 1 or first.dtype.kind not in "UO":
             continue
         remember(warning)
-        step = max(1, len(data) // _NUM_TEXTS)
-        texts = column[np.arange(0, len(data), step)[:_NUM_TEXTS]]
+        texts = column[np.array(spread(len(data), _NUM_TEXTS))]
         num_sided = sum(_SIDE_WORD.search(str(text)) is not None for text in texts)
         if num_sided < max(_LEAST_SIDED, _SHARE_SIDED * len(texts)):
             continue

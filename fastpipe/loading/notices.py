@@ -10,33 +10,29 @@ from collections.abc import Collection
 import numpy as np
 import torch
 
-from fastpipe.arrays import Int64s, Records
+from fastpipe.arrays import Records
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.fields import MIXING_FIELDS
 from fastpipe.dataset.format.fields import CLASS_KINDS
 from fastpipe.dataset.format.folder import Url
 from fastpipe.dataset.format.index import Index
-from fastpipe.dataset.format.pixel_form import PixelForm
-from fastpipe.errors import FastpipeError, format_count
+from fastpipe.errors import format_count
 from fastpipe.loading.ranks import ranks_per_node
 from fastpipe.machine import binding
 from fastpipe.pages import name_page
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.native import Native
 from fastpipe.plan.partition import Ranks
+from fastpipe.plan.spread import spread
 from fastpipe.plan.whole_images import WholeImages
-from fastpipe.warnings_once import is_known, remember, warn_once
+from fastpipe.warnings_once import is_known, warn_once
 
 _LOG = logging.getLogger("fastpipe")
 _SMALL_AREA = 32 * 32  # fewer pixels than any image that people train on
 _LARGEST_SIDE = 4096  # an area up to this one may be the side of images
 # Images of so many times an area lose three quarters of each side: then the area is rather a side.
 _MUCH_LARGER = 16
-_NUM_RECORDS_READ = 64  # of samples that lie evenly in the dataset
-# Images of 16 bits that are decoded to see how many bits their values have.
-_NUM_DECODED = 4
-_MOST_DECODED_PIXELS = 1 << 24  # of such an image: a fraction of a second
-_MOST_DARK_BITS = 14  # 8 bits of such values are a quarter of the range, or less
+_NUM_RECORDS_READ = 64
 # Two shapes are the same if their ratios differ by less.
 _SAME_SHAPE = 0.02
 _NEARLY_ALL = 0.95  # of the images
@@ -192,7 +188,7 @@ def warn_swapped_size(data: Dataset, size: object) -> None:
     first, second = size
     if first == second:
         return
-    records = data.content.records_of(_some_ids(data))
+    records = _some_records(data)
     widths = records["width"].astype(np.float64)
     heights = records["height"].astype(np.float64)
     # As shares, so that images of other sizes and of one shape are compared, too.
@@ -211,7 +207,7 @@ def warn_swapped_size(data: Dataset, size: object) -> None:
 
 def warn_small_images(data: Dataset, size: int) -> None:
     """Says if the default size enlarges nearly all images of a dataset several times."""
-    records = data.content.records_of(_some_ids(data))
+    records = _some_records(data)
     longer_sides = np.maximum(records["width"], records["height"]).astype(np.int64)
     usual_side = int(np.quantile(longer_sides, _NEARLY_ALL))
     if not usual_side or usual_side * _MUCH_ENLARGED > size:
@@ -258,59 +254,13 @@ def warn_ordered_list(sampler: object, *, train: bool, shuffle: bool | None) -> 
     )
 
 
-def warn_dark_images(data: Dataset, form: PixelForm) -> None:
-    """Says if images of 16 bits use few of them, and a loader of 8 bits takes the upper ones.
-
-    Medical images and those of sensors often have 12 bits in 16. `pack` says it of what it packs.
-    """
-    warning = f"dark {data.path}"
-    stored_bits = {stored.bits for stored in data.index.form_counts}
-    if form.bits != 8 or 16 not in stored_bits or is_known(warning):
-        return
-    if isinstance(data.index.path, Url):
-        return  # images would be fetched
-    remember(warning)
-    value_bits = _value_bits(data)
-    if not 0 < value_bits <= _MOST_DARK_BITS:
-        return
-    _LOG.warning(
-        f"{data.path} has images of 16 bits a channel, with values of up to {value_bits} bits (below "
-        f"{1 << value_bits:,}) in a few of them. The loader divides them by 256, so they "
-        'are dark: pass dtype=torch.uint16 or torch.float32, with channels="gray" for gray images, '
-        "and scale them in augment="
-    )
-
-
-def _value_bits(data: Dataset) -> int:
-    """The bits of the largest value in some images of 16 bits; 0: none was decoded."""
-    ids = _some_ids(data)
-    records = data.content.records_of(ids)
-    areas = _areas(records)
-    is_fit = (records["bits"] == 16) & (areas <= _MOST_DECODED_PIXELS)
-    smallest_first = np.argsort(areas[is_fit], kind="stable")
-    deep = data.with_pixels("gray", torch.uint16)
-    most = 0
-    for number in ids[is_fit][smallest_first][:_NUM_DECODED].tolist():
-        try:
-            image = deep[number][0]
-        except FastpipeError:
-            continue  # whoever reads the sample gets the error
-        most = max(most, int(image.to(torch.int32).max()))
-    return most.bit_length()
-
-
-def _some_ids(data: Dataset) -> Int64s:
-    """Samples that lie evenly in the dataset."""
-    step = max(1, len(data) // _NUM_RECORDS_READ)
-    return np.arange(0, len(data), step, dtype=np.int64)
-
-
-def _areas(records: Records) -> Int64s:
-    """(n,) the pixels of images."""
-    return np.asarray(records["width"].astype(np.int64) * records["height"])
+def _some_records(data: Dataset) -> Records:
+    """The records of samples that lie evenly in the dataset."""
+    ids = np.array(spread(len(data), _NUM_RECORDS_READ), dtype=np.int64)
+    return data.content.records_of(ids)
 
 
 def _usual_area(data: Dataset) -> float:
     """The pixels of an image as most are, of some that lie evenly in the dataset."""
-    records = data.content.records_of(_some_ids(data))
-    return float(np.median(_areas(records)))
+    records = _some_records(data)
+    return float(np.median(records["width"].astype(np.int64) * records["height"]))

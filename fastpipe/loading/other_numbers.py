@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastpipe.dataset.renumbered import find_renumbered
+from fastpipe.errors import first_names
 
 _MAX_SHOWN = 3
 
@@ -19,13 +20,9 @@ def describe_other_numbers(saved_classes: Sequence[str], classes: Sequence[str])
     renumbered = find_renumbered(saved_classes, classes)
     if not renumbered:
         return ""
-    moved = []
-    for name, old_number, number in renumbered[:_MAX_SHOWN]:
-        moved.append(f"{name!r} was {old_number} and is {number}")
-    if len(renumbered) > _MAX_SHOWN:
-        moved.append("...")
+    moved = first_names(list(map(str, renumbered)), _MAX_SHOWN)
     return (
-        f"Classes have other numbers now: {', '.join(moved)}. So a model that was trained with the "
+        f"Classes have other numbers now: {moved}. So a model that was trained with the "
         "state takes one class for another: first give them their old numbers, with classes_from= "
         "of fastpipe.pack or fastpipe.open, which takes a file with a class on each line, the old "
         "ones first, in their order; or add the new images to the old dataset: fastpipe.add. "

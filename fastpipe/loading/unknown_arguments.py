@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fastpipe.arguments import Advice, advise_single_transform, by_single_name
-from fastpipe.errors import did_you_mean
+from fastpipe.errors import did_you_mean, did_you_mean_attribute
 
 # Some arguments of other loaders are another argument here, or a method of the dataset.
 _INSTEAD_BY_NAMES = {
@@ -145,7 +145,4 @@ def describe_reading(name: str, known: Iterable[str]) -> str:
     text = f"a loader has no attribute {name!r}"
     if name in _INSTEAD_OF_READING:
         return f"{text}: {_INSTEAD_OF_READING[name]}"
-    if name.startswith("_"):
-        return text  # IPython and numpy look for many such names
-    public = [other for other in known if not other.startswith("_")]
-    return text + did_you_mean(name, public)
+    return text + did_you_mean_attribute(name, known)

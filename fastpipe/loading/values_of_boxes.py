@@ -6,16 +6,21 @@ that number the objects keep all values: then value i is not that of box i any m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from fastpipe.dataset.dataset import Dataset
-from fastpipe.dataset.fields import FieldRequest, field_name
+from fastpipe.dataset.fields import FieldRequest
+from fastpipe.dataset.format.fields import Field
 from fastpipe.dataset.format.folder import Url
 from fastpipe.errors import FastpipeError
 from fastpipe.plan.placed import Boxes
-from fastpipe.warnings_once import is_known, warn_once
+from fastpipe.plan.spread import spread
+from fastpipe.warnings_once import is_known, remember
+
+_LOG = logging.getLogger("fastpipe")
 
 # So many samples with boxes show what belongs to the boxes.
 _MAX_SAMPLES = 32
@@ -28,55 +33,58 @@ def warn_of_dropped_boxes(data: Dataset, requests: Mapping[str, FieldRequest]) -
 
     `requests`: what the batches have, by the name of the field.
     """
+    candidates = [name for name in requests if _may_have_values(data.fields.get(name))]
     for request in requests.values():
         if not isinstance(request, Boxes) or not (request.min_size or request.min_area):
             continue
-        warning = f"values of dropped boxes {data.path} {request.name}"
-        if is_known(warning):
+        looked_at = f"values of dropped boxes {data.path} {request.name} {candidates}"
+        if not candidates or is_known(looked_at):
             continue
-        names = list(_fields_of_boxes(data, request.name, requests))
-        if not names:
-            continue
-        shown = " and ".join(names)
-        keeping = f"fastpipe.Boxes({request.name!r}, min_size=0)"
-        if request.min_area:
-            keeping = f"fastpipe.Boxes({request.name!r}, min_size=0, min_area=0)"
-        verb = "has" if len(names) == 1 else "have"
-        warn_once(
-            warning,
-            f"{shown} {verb} a value for each box of {request.name!r}. A batch has all of these values, but "
-            f"not the boxes that the crop makes too small (min_size={request.min_size:g}, "
-            f"min_area={request.min_area:g}), so value i may be that of another box. Pass {keeping}, which "
-            "keeps all boxes in their order; one outside of the crop has no area. Then drop boxes and values "
-            "together",
-        )
+        remember(looked_at)
+        names = list(_fields_of_boxes(data, request.name, candidates))
+        if names:
+            _LOG.warning(_message(request, names))
+
+
+def _may_have_values(field: Field | None) -> bool:
+    """Whether a field may have a value for each box."""
+    if field is None:
+        return False
+    # A mask of classes has their names.
+    is_mask_of_objects = field.kind == "mask" and not field.names
+    return is_mask_of_objects or field.kind in ("json", "keypoints")
+
+
+def _message(boxes: Boxes, names: Sequence[str]) -> str:
+    verb = "has" if len(names) == 1 else "have"
+    keeping = f"fastpipe.Boxes({boxes.name!r}, min_size=0)"
+    if boxes.min_area:
+        keeping = f"fastpipe.Boxes({boxes.name!r}, min_size=0, min_area=0)"
+    return (
+        f"{' and '.join(names)} {verb} a value for each box of {boxes.name!r}. A batch has all of these "
+        f"values, but not the boxes that the crop makes too small (min_size={boxes.min_size:g}, "
+        f"min_area={boxes.min_area:g}), so value i may be that of another box. Pass {keeping}, which keeps "
+        "all boxes in their order; one outside of the crop has no area. Then drop boxes and values together"
+    )
 
 
 def _fields_of_boxes(
-    data: Dataset, boxes: str, requests: Mapping[str, FieldRequest]
+    data: Dataset, boxes: str, candidates: Sequence[str]
 ) -> Iterator[str]:
     """The names of fields whose values are as many as the boxes of the sample."""
     counts = _count_boxes(data, boxes)
     # With one box in each image, a list of one value may be about the image.
     if max(counts.values(), default=0) < 2:
         return
-    for request in requests.values():
-        name = field_name(request)
-        field = data.fields.get(name)
-        if field is None:
-            continue
-        if field.kind in ("json", "keypoints"):
+    for name in candidates:
+        if data.fields[name].kind == "mask":
+            is_of_boxes = _numbers_objects(data, name, counts)
+        else:
             column = data[name]
-            if all(
+            is_of_boxes = all(
                 _length(column[sample]) == count for sample, count in counts.items()
-            ):
-                yield name
-        # A mask of classes has their names.
-        elif (
-            field.kind == "mask"
-            and not field.names
-            and _numbers_objects(data, name, counts)
-        ):
+            )
+        if is_of_boxes:
             yield name
 
 
@@ -84,8 +92,7 @@ def _count_boxes(data: Dataset, boxes: str) -> dict[int, int]:
     """Sample -> the number of its boxes, of some samples that have at least one."""
     column = data[boxes]
     counts: dict[int, int] = {}
-    step = max(1, len(data) // _MAX_SAMPLES)
-    for sample in range(0, len(data), step):
+    for sample in spread(len(data), _MAX_SAMPLES):
         count = len(column[sample])
         if count:
             counts[sample] = count

@@ -42,9 +42,7 @@ def assume_other_numbers_than_before(
         replaced: the classes of that dataset.
         info: the content of dataset.json of the new one.
     """
-    moved = []
-    for name, old_number, number in find_renumbered(replaced, info["classes"]):
-        moved.append(f"{name!r} was {old_number} and is {number}")
+    moved = list(map(str, find_renumbered(replaced, info["classes"])))
     if not moved:
         return []
     return [
