@@ -6,7 +6,6 @@ pictures.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,6 +14,7 @@ from fastpipe.arrays import Int64s, Uint64s
 from fastpipe.dataset.dataset import Dataset
 from fastpipe.dataset.divided_groups import warn_of_divided_groups
 from fastpipe.errors import first_names, format_count
+from fastpipe.plan.spread import spread
 
 _MAX_SAMPLES_COMPARED = 1 << 21
 _MAX_PICTURES_COMPARED = 4096
@@ -80,8 +80,8 @@ def _describe_copies(training: Dataset, evaluation: Dataset) -> str | None:
     num_evaluation = len(evaluation)
     if num_training > _MAX_SAMPLES_COMPARED or not num_evaluation:
         return None
-    step = math.ceil(num_evaluation / _MAX_PICTURES_COMPARED)
-    evaluation_ids = np.arange(0, num_evaluation, step, dtype=np.int64)
+    some_ids = spread(num_evaluation, _MAX_PICTURES_COMPARED)
+    evaluation_ids = np.array(some_ids, dtype=np.int64)
     training_ids = np.arange(num_training, dtype=np.int64)
     pictures = _identities(evaluation, evaluation_ids)
     is_copied = np.isin(pictures, _identities(training, training_ids))

@@ -50,6 +50,7 @@ from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.order import permute
 from fastpipe.plan.placed import geometry_of, move_boxes
 from fastpipe.plan.recipe import Recipe
+from fastpipe.plan.spread import spread
 from fastpipe.sources.scan.opening import open_data
 
 # Enough for figures that do not move in the third place; a billion samples would take hours.
@@ -165,8 +166,7 @@ def inspect(index: Index) -> Inspection:
 
 def count_boxes(index: Index) -> dict[str, BoxCounts]:
     """Counts the boxes of each field of boxes, in a million samples at most."""
-    step = max(1, -(-len(index) // _MAX_ROWS))
-    samples = np.arange(0, len(index), step)
+    samples = np.array(spread(len(index), _MAX_ROWS), dtype=np.int64)
     counts = {}
     for name, field in index.fields.items():
         if field.kind == "boxes":
